@@ -1,0 +1,7 @@
+"""`python -m biosmith`."""
+
+import sys
+
+from biosmith.cli import main
+
+sys.exit(main())

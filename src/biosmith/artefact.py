@@ -1,0 +1,169 @@
+"""Artefacts: folders with a `manifest.json` that says what made them, from what, and what is in them.
+
+The manifest of each artefact names the manifests of its inputs by digest, so that the chain
+raw files -> corpus -> tokens -> run -> model -> result can be walked back (`biosmith trace`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from biosmith.errors import BadInput, UsageError
+from biosmith.version import __version__
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What made an artefact, from what, and what is in it."""
+
+    kind: str  # "corpus", "vocabulary", "tokens", "run", "model", "tuned", "results", "annotations"
+    config: Mapping[str, Any] = field(default_factory=dict)  # the resolved configuration
+    seed: int | None = None
+    inputs: Sequence[Mapping[str, Any]] = ()  # see `describe_input`
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # name -> {"bytes", "digest", ...}
+    counts: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
+    version: str = __version__
+    created: str = ""
+
+    def save(self, folder: Path) -> Manifest:
+        """Write `manifest.json` by rename and return the manifest as written."""
+        full = dataclasses.replace(
+            self,
+            command=self.command or shlex.join(["biosmith", *sys.argv[1:]]),
+            created=self.created or datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        write_json(folder / MANIFEST, to_plain(full))
+        return full
+
+
+def load_manifest(folder: Path, kind: str | None = None) -> Manifest:
+    """Read the manifest of an artefact.
+
+    Raises:
+        UsageError: the folder is missing, has no manifest, or is an artefact of another kind.
+        BadInput: the manifest is not readable JSON.
+    """
+    path = folder / MANIFEST
+    if not path.is_file():
+        what = "has no manifest.json" if folder.is_dir() else "does not exist"
+        raise UsageError(f"{folder} {what}; expected a biosmith {kind or 'artefact'} folder")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        names = {f.name for f in dataclasses.fields(Manifest)}
+        manifest = Manifest(**{key: value for key, value in data.items() if key in names})
+    except (json.JSONDecodeError, TypeError, AttributeError, UnicodeDecodeError) as error:
+        raise BadInput(path, f"is not a biosmith manifest: {error}") from error
+    if kind is not None and manifest.kind != kind:
+        raise UsageError(f"{folder} is a {manifest.kind} artefact, not a {kind} artefact")
+    return manifest
+
+
+def describe_input(path: Path) -> dict[str, Any]:
+    """How a manifest names one of its inputs: an artefact by its manifest's digest, a file by its own."""
+    if (path / MANIFEST).is_file():
+        manifest = load_manifest(path)
+        return {"path": str(path), "kind": manifest.kind, "digest": digest_file(path / MANIFEST)}
+    if path.is_file():
+        return {"path": str(path), "kind": "file", "bytes": path.stat().st_size, "digest": digest_file(path)}
+    return {"path": str(path), "kind": "folder" if path.is_dir() else "missing"}
+
+
+def describe_files(folder: Path, names: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
+    """Size and digest of the files of a folder (all but the manifest), sorted by name."""
+    if names is None:
+        names = sorted(
+            str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST
+        )
+    return {
+        name: {"bytes": (folder / name).stat().st_size, "digest": digest_file(folder / name)} for name in names
+    }
+
+
+def digest_file(path: Path) -> str:
+    """SHA-256 of a file's bytes, as 64 hex digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def digest_value(value: Any) -> str:
+    """SHA-256 of a JSON-able value in canonical form, as 64 hex digits."""
+    text = json.dumps(to_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def to_plain(value: Any) -> Any:
+    """Dataclasses, paths, tuples and mappings as plain JSON values."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_plain(item) for item in (sorted(value) if isinstance(value, set | frozenset) else value)]
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "item") and callable(value.item) and getattr(value, "ndim", 1) == 0:
+        return value.item()
+    return value
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON, by rename."""
+    with write_by_rename(path) as temporary:
+        text = json.dumps(to_plain(value), indent=2, ensure_ascii=False)
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def write_by_rename(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; on success it is synced and renamed, on failure removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb") as stream:
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def folder_by_rename(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `path`, renamed to it on success and removed on failure.
+
+    Raises:
+        UsageError: `path` exists and is not an empty folder.
+    """
+    require_new_folder(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        if path.is_dir():
+            path.rmdir()
+        temporary.replace(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def require_new_folder(path: Path) -> None:
+    """Raise `UsageError` if the output folder holds something already."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(f"{path} exists already; choose another --out, or remove it")

@@ -1,0 +1,1 @@
+"""Datasets, suites, metrics, statistics, results."""

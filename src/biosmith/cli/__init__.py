@@ -1,0 +1,207 @@
+"""The command line: one thin file a command group, found through the table below and imported only when called.
+
+A command is a typed function: its signature is the command line (tyro), its docstring the help. It returns a
+`Report`; the dispatcher prints it for people, or as one JSON object on stdout with `--json`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from biosmith.errors import DONE, FAILED, SET_ASIDE, WRONG_CALL, BiosmithError
+from biosmith.version import __version__
+
+# command -> (module:function, one line for the list of commands)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "corpus build": ("biosmith.cli.corpus:build", "Raw files to clean, de-duplicated Parquet shards"),
+    "corpus fetch": ("biosmith.cli.corpus:fetch", "Download the official PubMed and PMC bulk files"),
+    "corpus stats": ("biosmith.cli.corpus:stats", "What is in a corpus"),
+    "vocab train": ("biosmith.cli.vocab:train", "Learn a vocabulary from a corpus"),
+    "vocab report": ("biosmith.cli.vocab:report", "How vocabularies cut biomedical words, side by side"),
+    "tokenize": ("biosmith.cli.tokenize:tokenize", "Corpus and vocabulary to a memory-mapped token store"),
+    "recipes": ("biosmith.cli.recipes:recipes", "The papers' recipes, listed or in full"),
+    "pretrain": ("biosmith.cli.pretrain:pretrain", "Train a language model from a token store"),
+    "export": ("biosmith.cli.export:export", "A training run to a Hugging Face folder"),
+    "convert": ("biosmith.cli.export:convert", "A checkpoint of another tool to a Hugging Face folder"),
+    "finetune": ("biosmith.cli.finetune:finetune", "Fine-tune a model on a task"),
+    "evaluate": ("biosmith.cli.finetune:evaluate", "Score a tuned model on a split"),
+    "annotate": ("biosmith.cli.annotate:annotate", "Documents in, annotated documents out"),
+    "view": ("biosmith.cli.annotate:view", "Annotated documents as one self-contained HTML page"),
+    "trace": ("biosmith.cli.trace:trace", "Walk an artefact back to the raw files it came from"),
+    "doctor": ("biosmith.cli.doctor:doctor", "What this machine has, and whether biosmith works on it"),
+}
+
+# Flags that take a list may be given several times; the values add up.
+LIST_FLAGS = ("--override", "--model", "--data")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a command did.
+
+    Attributes:
+        data: the object that `--json` prints; its keys are part of the contract.
+        text: what people see instead (a string or any rich renderable); None shows `data` as a table.
+        set_aside: how much input was set aside; more than none makes the exit code 3.
+        set_aside_file: the file that lists it.
+    """
+
+    data: Any = field(default_factory=dict)
+    text: Any = None
+    set_aside: int = 0
+    set_aside_file: str | None = None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    as_json = "--json" in arguments
+    arguments = [a for a in arguments if a != "--json"]
+    name, rest = _find_command(arguments)
+    if name is None:
+        return _show_commands(arguments)
+    _quiet_libraries()
+    try:
+        # While a command runs, nothing but its report may reach stdout.
+        with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+            report = _call(name, rest)
+    except BiosmithError as error:
+        return _fail(str(error), error.exit_code, as_json)
+    except KeyboardInterrupt:
+        return _fail("stopped; what was finished is kept", FAILED, as_json)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except (OSError, MemoryError) as error:
+        return _fail(_describe_system_error(error), FAILED, as_json)
+    _show(report, as_json)
+    return SET_ASIDE if report.set_aside else DONE
+
+
+def _find_command(arguments: list[str]) -> tuple[str | None, list[str]]:
+    for words in (2, 1):
+        name = " ".join(arguments[:words])
+        if len(arguments) >= words and name in COMMANDS:
+            return name, arguments[words:]
+    return None, arguments
+
+
+def _call(name: str, arguments: list[str]) -> Report:
+    import tyro
+
+    target = COMMANDS[name][0]
+    module, _, attribute = target.partition(":")
+    function: Callable[..., Report] = getattr(importlib.import_module(module), attribute)
+    return tyro.cli(
+        function,
+        prog=f"biosmith {name}",
+        args=_join_lists(arguments),
+    )
+
+
+def _join_lists(arguments: list[str]) -> list[str]:
+    """`--override a=1 --override b=2` as `--override a=1 b=2`."""
+    kept: list[str] = []
+    lists: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        if flag in LIST_FLAGS:
+            current = lists.setdefault(flag, [])
+            if equals:
+                current.append(value)
+        elif argument.startswith("-") and len(argument) > 1 and not argument[1].isdigit():
+            current = None
+            kept.append(argument)
+        elif current is not None:
+            current.append(argument)
+        else:
+            kept.append(argument)
+    for flag, values in lists.items():
+        kept += [flag, *values]
+    return kept
+
+
+def _show_commands(arguments: list[str]) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    if arguments in (["--version"], ["-V"]):
+        print(f"biosmith {__version__}")
+        return DONE
+    wanted = [a for a in arguments if not a.startswith("-")]
+    asked = not wanted and bool({"-h", "--help"} & set(arguments) or not arguments)
+    group = {n: v for n, v in COMMANDS.items() if wanted and n.split()[0] == wanted[0] and " " in n}
+    wrong = not asked and not (group and len(wanted) == 1)
+    console = Console(stderr=wrong)
+    if wrong:
+        known = ", ".join(n.partition(" ")[2] for n in group) or ", ".join(dict.fromkeys(n.split()[0] for n in COMMANDS))
+        console.print(f"biosmith: {' '.join(wanted[:2])!r} is not a command; valid: {known}", markup=False)
+        return WRONG_CALL
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    for name, (_, summary) in (group or COMMANDS).items():
+        table.add_row(f"[bold cyan]{name}[/]", summary)
+    console.print("[bold]biosmith[/] COMMAND [OPTIONS]   from raw biomedical text to a deployable language model\n")
+    console.print(table)
+    console.print("\nbiosmith COMMAND --help shows options and an example; --json prints one JSON object on stdout.")
+    console.print("Exit codes: 0 done, 1 failed, 2 wrong call, 3 done but some input was set aside.")
+    return DONE if asked or {"-h", "--help"} & set(arguments) else WRONG_CALL
+
+
+def _show(report: Report, as_json: bool) -> None:
+    from biosmith.artefact import to_plain
+
+    if as_json:
+        print(json.dumps(to_plain(report.data), ensure_ascii=False))
+    else:
+        from rich.console import Console
+
+        Console(soft_wrap=isinstance(report.text, str)).print(_table(report.data) if report.text is None else report.text)
+    if report.set_aside:
+        listed = f"; listed in {report.set_aside_file}" if report.set_aside_file else ""
+        print(f"biosmith: {report.set_aside:,} records were set aside{listed}", file=sys.stderr)
+
+
+def _table(data: Any) -> Any:
+    from rich.pretty import Pretty
+    from rich.table import Table
+
+    if not isinstance(data, Mapping):
+        return Pretty(data)
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    for key, value in data.items():
+        shown = f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+        table.add_row(f"[bold]{key}[/]", shown)
+    return table
+
+
+def _fail(message: str, code: int, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"error": message}, ensure_ascii=False))
+    print(f"biosmith: {message}", file=sys.stderr)
+    return code
+
+
+def _describe_system_error(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "not enough memory"
+    assert isinstance(error, OSError)
+    place = f"{error.filename}: " if error.filename else ""
+    return f"{place}{error.strerror or error}"
+
+
+def _quiet_libraries() -> None:
+    """Libraries speak through warnings and loggers that users cannot act on; ours go through `progress.say`."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    for name in ("transformers", "torch", "matplotlib"):
+        logging.getLogger(name).setLevel(logging.ERROR)

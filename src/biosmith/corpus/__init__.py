@@ -1,0 +1,1 @@
+"""Raw files to clean, de-duplicated Parquet shards with a manifest."""

@@ -1,0 +1,1 @@
+"""One encoder with its switches, the heads, and conversion to and from Hugging Face."""

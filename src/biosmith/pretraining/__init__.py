@@ -1,0 +1,1 @@
+"""Sample order, masking, packing, objectives, optimizers, schedules, the loop, checkpoints."""

@@ -1,0 +1,1 @@
+"""REST service and web page."""

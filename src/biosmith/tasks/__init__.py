@@ -1,0 +1,1 @@
+"""Fine-tuning: TransformInput -> encoder -> Featurizer -> Predict (PubMedBERT, section 5)."""

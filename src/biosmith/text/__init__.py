@@ -1,0 +1,1 @@
+"""The one document model, sentence splitting, and every file format."""

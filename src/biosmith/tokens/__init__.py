@@ -1,0 +1,1 @@
+"""Vocabularies, fragmentation reports, and the memory-mapped token store."""
