@@ -1,0 +1,317 @@
+"""Files of text as byte streams: plain, gzip and xz by their first bytes, folders, members of tar and zip archives.
+
+Nothing here knows a format; the formats never open a file themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import lzma
+import os
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
+
+from biosmith.artefact import write_by_rename
+from biosmith.errors import UsageError
+
+HEAD = 1 << 16  # bytes that formats get to look at
+COMPRESSED = (".gz", ".xz")
+SIDE_FILES = (
+    ".md5",
+    ".sha1",
+    ".sha256",
+    ".sha512",
+)  # checksums beside a data file, never documents themselves
+
+# What reading raises when a compressed stream or an archive is cut or damaged.
+BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile)
+
+Companions = Mapping[str, tuple[str, ...]]  # suffix of a main file -> suffixes of the files that belong to it
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of text, open at its first byte.
+
+    Attributes:
+        name: as the user knows it; members of an archive are "archive.tar.gz/folder/member.xml".
+        stream: the decompressed bytes. Seekable only for plain files on disk.
+        head: the first `HEAD` bytes at most.
+        companion: opens the file of the same name with another suffix beside this one (plain or compressed),
+            None if there is none.
+    """
+
+    name: str
+    stream: IO[bytes]
+    head: bytes
+    companion: Callable[[str], IO[bytes] | None]
+
+
+def walk(source: str | os.PathLike[str]) -> list[Path]:
+    """The files of a folder and all folders in it, sorted by path; of a file, the file itself.
+
+    Hidden files, checksum side files and links to folders are passed over.
+
+    Raises:
+        UsageError: the path does not exist.
+    """
+    root = Path(source)
+    if not root.exists():
+        raise UsageError(f"{root} does not exist")
+    if not root.is_dir():
+        return [root]
+    found = []
+    for folder, subfolders, names in os.walk(root):
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        for name in names:
+            if not name.startswith(".") and not name.endswith(SIDE_FILES) and Path(folder, name).is_file():
+                found.append(Path(folder, name))
+    return sorted(found)
+
+
+def entries(path: Path, companions: Companions) -> Iterator[Entry]:
+    """The file, or the members of the archive that it is; a stream is valid until the next entry is asked for.
+
+    Raises:
+        OSError: the file cannot be opened.
+        The errors of `BROKEN`: the archive or the compressed stream is damaged.
+    """
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(path.open("rb"))
+        name = str(path)
+        magic = stream.read(6)
+        stream.seek(0)
+        if magic[:4] == b"PK\x03\x04":
+            yield from _zip_members(stack.enter_context(zipfile.ZipFile(stream)), name, companions)
+            return
+        opened, head = _open_decompressed(stream)
+        if head[257:262] == b"ustar":
+            yield from _tar_members(path, name, companions)
+            return
+        yield Entry(name, opened, head, lambda suffix: _open_beside(path, suffix, stack))
+
+
+def open_decompressed(path: Path) -> IO[bytes]:
+    """The bytes of one file, decompressed if its first bytes say so, whatever its name.
+
+    Raises:
+        UsageError: the path is not a file.
+    """
+    if not path.is_file():
+        raise UsageError(f"{path} " + ("is a folder" if path.is_dir() else "does not exist"))
+    return _open_decompressed(path.open("rb"))[0]
+
+
+@contextlib.contextmanager
+def create(path: Path) -> Iterator[IO[bytes]]:
+    """A binary stream that becomes the file `path` when the block ends well, compressed if the name says so.
+
+    The same content gives the same bytes: no time stamps are written.
+    """
+    with write_by_rename(path) as temporary, temporary.open("wb") as raw:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as stream:
+                yield cast("IO[bytes]", stream)
+        elif path.suffix == ".xz":
+            with lzma.open(raw, "wb") as stream:
+                yield cast("IO[bytes]", stream)
+        else:
+            yield raw
+
+
+def strip_compression(name: str) -> str:
+    """The lower-cased name without ".gz" or ".xz"."""
+    lowered = name.lower()
+    for suffix in COMPRESSED:
+        lowered = lowered.removesuffix(suffix)
+    return lowered
+
+
+def split_suffix(name: str, suffixes: Iterable[str]) -> tuple[str, str] | None:
+    """The name as (stem, suffix), if it ends in one of the suffixes, compressed or not.
+
+    >>> split_suffix("a/PMC1.ann.gz", [".ann", ".txt"])
+    ('a/PMC1', '.ann')
+    """
+    bare = strip_compression(name)
+    for suffix in suffixes:
+        if bare.endswith(suffix):
+            return name[: len(bare) - len(suffix)], suffix
+    return None
+
+
+def drop_companions(names: Iterable[str], companions: Companions) -> set[str]:
+    """The names that belong to a main file among them, such as the .txt of an .ann file."""
+    names = list(names)
+    belonging = {
+        (main[0], suffix)
+        for name in names
+        if (main := split_suffix(name, companions)) is not None
+        for suffix in companions[main[1]]
+    }
+    suffixes = sorted({suffix for values in companions.values() for suffix in values})
+    return {n for n in names if (split := split_suffix(n, suffixes)) is not None and split in belonging}
+
+
+class _Steady(io.RawIOBase):
+    """Gives all bytes that can be had before an error is raised; the stream readers of the library drop some."""
+
+    def __init__(self, source: Any, head: bytes = b"") -> None:
+        self._source, self._head, self._position = source, memoryview(head), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data: Any = self._head[: len(buffer)] if self._head else self._source.read1(len(buffer))
+        if self._head:
+            self._head = self._head[len(data) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._source.close()
+        super().close()
+
+
+def _open_decompressed(stream: Any) -> tuple[IO[bytes], bytes]:
+    """The decompressed stream and its head. `stream` is at its start and has `read1`."""
+    seekable = isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO)
+    start = _read_head(stream, 6 if seekable else HEAD)
+    if start[:2] == b"\x1f\x8b" or start[:6] == b"\xfd7zXZ\x00":
+        inner = _rewound(stream, start, seekable)
+        opener: Any = gzip.GzipFile(fileobj=inner) if start[:1] == b"\x1f" else lzma.open(inner)  # noqa: SIM115
+        head = _read_head(opener, HEAD)
+        return cast("IO[bytes]", io.BufferedReader(_Steady(opener, head), HEAD)), head
+    head = start + _read_head(stream, HEAD - len(start)) if seekable else start
+    return _rewound(stream, head, seekable), head
+
+
+def _rewound(stream: Any, head: bytes, seekable: bool) -> Any:
+    if seekable:
+        stream.seek(0)
+        return stream
+    return io.BufferedReader(_Steady(stream, head), HEAD)
+
+
+def _read_head(stream: Any, size: int) -> bytes:
+    """The first bytes; a damaged stream gives what there is, its error comes to whoever reads on."""
+    parts: list[bytes] = []
+    left = size
+    with contextlib.suppress(*BROKEN):
+        while left > 0 and (part := stream.read1(left)):
+            parts.append(part)
+            left -= len(part)
+    return b"".join(parts)
+
+
+def _open_beside(path: Path, suffix: str, stack: contextlib.ExitStack) -> IO[bytes] | None:
+    stem = path.name
+    for compression in COMPRESSED:
+        stem = stem.removesuffix(compression)
+    for ending in ("", *COMPRESSED):
+        beside = path.with_name(Path(stem).stem + suffix + ending)
+        if beside.is_file():
+            return stack.enter_context(open_decompressed(beside))
+    return None
+
+
+def _is_document(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return not any(part.startswith((".", "__MACOSX")) for part in parts) and not name.endswith(SIDE_FILES)
+
+
+def _zip_members(archive: zipfile.ZipFile, name: str, companions: Companions) -> Iterator[Entry]:
+    names = [
+        info.filename for info in archive.infolist() if not info.is_dir() and _is_document(info.filename)
+    ]
+    skipped = drop_companions(names, companions)
+    known = set(names)
+    for member in names:
+        if member in skipped:
+            continue
+        with contextlib.ExitStack() as stack:
+
+            def beside(
+                suffix: str, member: str = member, stack: contextlib.ExitStack = stack
+            ) -> IO[bytes] | None:
+                split = split_suffix(member, companions)
+                for ending in ("", *COMPRESSED):
+                    if split is not None and split[0] + suffix + ending in known:
+                        return stack.enter_context(
+                            _open_decompressed(archive.open(split[0] + suffix + ending))[0]
+                        )
+                return None
+
+            stream, head = _open_decompressed(stack.enter_context(archive.open(member)))
+            yield Entry(f"{name}/{member}", stream, head, beside)
+
+
+def _tar_members(path: Path, name: str, companions: Companions) -> Iterator[Entry]:
+    """Members in one pass over the archive, for random access to a compressed tar costs a pass a member.
+
+    Files with companions are put in a temporary folder on the way and come after the others.
+    """
+    suffixes = {*companions, *(suffix for values in companions.values() for suffix in values)}
+    groups: set[str] | None = (
+        None  # stems of main files, found by a look through the archive when first needed
+    )
+    with tempfile.TemporaryDirectory(prefix="biosmith-") as folder, _open_tar(path) as archive:
+        kept: dict[str, Path] = {}
+        for member in _file_members(archive):
+            stream = cast("IO[bytes]", archive.extractfile(member))
+            split = split_suffix(member.name, suffixes)
+            if split is not None:
+                if groups is None:
+                    groups = _stems(path, companions)
+                if split[0] in groups:
+                    kept[member.name] = Path(folder, str(len(kept)))
+                    kept[member.name].write_bytes(stream.read())
+                    continue
+            opened, head = _open_decompressed(stream)
+            yield Entry(f"{name}/{member.name}", opened, head, lambda suffix: None)
+        skipped = drop_companions(kept, companions)
+        for main in sorted(set(kept) - skipped):
+            with contextlib.ExitStack() as stack:
+
+                def beside(
+                    suffix: str, main: str = main, stack: contextlib.ExitStack = stack
+                ) -> IO[bytes] | None:
+                    split = split_suffix(main, companions)
+                    for ending in ("", *COMPRESSED):
+                        if split is not None and (place := kept.get(split[0] + suffix + ending)) is not None:
+                            return stack.enter_context(open_decompressed(place))
+                    return None
+
+                opened, head = _open_decompressed(stack.enter_context(kept[main].open("rb")))
+                yield Entry(f"{name}/{main}", opened, head, beside)
+
+
+@contextlib.contextmanager
+def _open_tar(path: Path) -> Iterator[tarfile.TarFile]:
+    with path.open("rb") as raw:
+        stream, _ = _open_decompressed(raw)
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            yield archive
+
+
+def _file_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    while (member := archive.next()) is not None:
+        if member.isfile() and _is_document(member.name):
+            yield member
+        archive.members = []  # type: ignore[attr-defined]  # the library remembers every member it has passed
+
+
+def _stems(path: Path, companions: Companions) -> set[str]:
+    with _open_tar(path) as archive:
+        splits = (split_suffix(member.name, companions) for member in _file_members(archive))
+        return {split[0] for split in splits if split is not None}

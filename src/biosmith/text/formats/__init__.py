@@ -1,0 +1,254 @@
+"""Every file format of biomedical text: `read` and `write`, and the table that finds the format of a file.
+
+A format is one module of this package and one line of `FORMATS`. The module has
+
+- `NAME`: what users call it ("medline"); the key of the table.
+- `SUFFIXES`: endings of file names, lower case, without ".gz" or ".xz". Formats may share one; longer ones win.
+- `read(stream, rejects, file, **options) -> Iterator[Document]`: `stream` gives decompressed bytes and may not be
+  seekable; `file` is the name for messages; a record that cannot be used goes to `rejects` and reading goes on.
+  Keyword-only parameters are the options of the format.
+- `looks_like(head: bytes) -> bool` (optional): whether the first 64 KiB are of this format. A format without it
+  takes every file with one of its suffixes that no other format recognises.
+- `write(documents, path) -> WriteReport` (optional): use `files.create(path)` for rename and compression.
+- `COMPANIONS` (optional): suffixes of files that belong to a main file of the same name, as the .txt of brat's .ann.
+  Companions are not read by themselves where the main file is read too, and `read` gets a keyword argument
+  `companion(suffix) -> IO[bytes] | None` that opens one, in folders and in archives alike.
+
+Damaged compression, undecodable bytes and a `BadInput` raised by a format are set aside here, with the name of the
+last good record, so that no format has to.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from biosmith.errors import BadInput, UsageError
+from biosmith.rejects import Rejects
+from biosmith.text import files
+from biosmith.text.document import Document
+from biosmith.text.formats.report import WriteReport
+
+# In this order the formats look at a file; the first that recognises it reads it.
+FORMATS: dict[str, str] = {
+    "parquet": "biosmith.text.formats.parquet",
+}
+
+Source = str | os.PathLike[str]
+log = logging.getLogger("biosmith")
+
+
+def read(
+    source: Source | Sequence[Source],
+    *,
+    format: str | None = None,
+    rejects: Rejects | None = None,
+    **options: Any,
+) -> Iterator[Document]:
+    """Stream the documents of files, folders and archives.
+
+    Plain, gzip and xz files are told apart by their first bytes; the format by the name and a look at the content.
+    Of a folder every recognised file is read, in sorted order; other files are set aside with the reason.
+
+    Args:
+        source: a file, a folder, a .tar, .tar.gz or .zip archive, or several of them.
+        format: name of the format (a key of `FORMATS`); None finds it for each file.
+        rejects: collects what is set aside. None logs a count at the end.
+        options: options of the formats, for those that have them, such as `deletions=True` of "medline".
+
+    Raises:
+        UsageError: a path does not exist, or the format or an option is unknown.
+        BadInput: there is no readable file at all; also the first bad record where `rejects` is strict.
+
+    >>> for document in read("pubmed26n0001.xml.gz"):  # doctest: +SKIP
+    ...     print(document.id, document.text)
+    """
+    paths = find_files(source)
+    _check_options(format, options)
+    collected = Rejects() if rejects is None else rejects
+    return _read_paths(source, paths, format, collected, options, rejects is None)
+
+
+def find_files(source: Source | Sequence[Source]) -> list[Path]:
+    """The files that `read` would read, in its order: folders walked, companions of other files left out.
+
+    Raises:
+        UsageError: a path does not exist.
+    """
+    sources = [source] if isinstance(source, str | os.PathLike) else list(source)
+    paths = list(dict.fromkeys(path for each in sources for path in files.walk(each)))
+    skipped = files.drop_companions([str(path) for path in paths], _companions())
+    return [path for path in paths if str(path) not in skipped]
+
+
+def read_file(
+    path: Source, *, format: str | None = None, rejects: Rejects, **options: Any
+) -> Iterator[Document]:
+    """As `read` for one file or archive of `find_files`; whatever is wrong with it goes to `rejects`."""
+    for entry, module in _recognised(Path(path), format, rejects):
+        yield from _read_entry(entry, module, rejects, options)
+
+
+def write(documents: Iterable[Document], path: Source, *, format: str | None = None) -> WriteReport:
+    """Write documents to a file, by rename; compressed if the name ends in .gz or .xz.
+
+    Args:
+        documents: written as they come, so that memory stays flat where the format allows it.
+        path: the file to make (a folder for formats that use one).
+        format: name of the format; None finds it by the suffix of the path.
+
+    Raises:
+        UsageError: no format has the suffix, or the format cannot be written.
+    """
+    writable = [name for name in FORMATS if hasattr(load_format(name), "write")]
+    if format is None:
+        named = _by_suffix(str(path), writable)
+        if not named:
+            raise UsageError(
+                f"{path}: no format is written to this suffix; give format=, one of: {', '.join(writable)}"
+            )
+        format = named[0]
+    elif format not in writable:
+        raise UsageError(f"format {format!r} cannot be written; valid: {', '.join(writable)}")
+    report: WriteReport = load_format(format).write(documents, Path(path))
+    return report
+
+
+def load_format(name: str) -> ModuleType:
+    """The module of a format.
+
+    Raises:
+        UsageError: there is no such format.
+    """
+    if name not in FORMATS:
+        raise UsageError(f"{name!r} is not a format; valid: {', '.join(FORMATS)}")
+    return importlib.import_module(FORMATS[name])
+
+
+def recognise(name: str, head: bytes) -> str | None:
+    """Name of the format of a file, from its name and first decompressed bytes; None if there is none."""
+    by_suffix = _by_suffix(name, FORMATS)
+    for candidate in [*by_suffix, *(other for other in FORMATS if other not in by_suffix)]:
+        looks_like = getattr(load_format(candidate), "looks_like", None)
+        if looks_like is not None and looks_like(head):
+            return candidate
+    return next((c for c in by_suffix if not hasattr(load_format(c), "looks_like")), None)
+
+
+def _by_suffix(name: str, formats: Iterable[str]) -> list[str]:
+    """Formats that have the suffix of the name: those with the longest one first, then in the order of the table."""
+    bare = files.strip_compression(name)
+    matches = []
+    for candidate in formats:
+        lengths = [len(s) for s in load_format(candidate).SUFFIXES if bare.endswith(s)]
+        if lengths:
+            matches.append((-max(lengths), candidate))
+    return [candidate for _, candidate in sorted(matches, key=lambda match: match[0])]
+
+
+def _companions() -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for name in FORMATS:
+        module = load_format(name)
+        if hasattr(module, "COMPANIONS"):
+            found |= dict.fromkeys(module.SUFFIXES, tuple(module.COMPANIONS))
+    return found
+
+
+def _read_paths(
+    source: object,
+    paths: Sequence[Path],
+    format: str | None,
+    rejects: Rejects,
+    options: dict[str, Any],
+    tell: bool,
+) -> Iterator[Document]:
+    readable, before = 0, rejects.count
+    for path in paths:
+        for entry, module in _recognised(path, format, rejects):
+            readable += 1
+            yield from _read_entry(entry, module, rejects, options)
+    if not readable:
+        reason = (
+            rejects.items[-1]["reason"] if len(paths) == 1 and rejects.items else "holds no readable file"
+        )
+        raise BadInput(source, reason)
+    if tell and rejects.count > before:
+        reasons = "; ".join(f"{reason} ({count})" for reason, count in rejects.reasons.most_common(3))
+        log.warning("%s: %d records were set aside: %s", source, rejects.count, reasons)
+
+
+def _recognised(path: Path, format: str | None, rejects: Rejects) -> Iterator[tuple[files.Entry, ModuleType]]:
+    """The entries of a file or archive with the format of each; the others go to `rejects`."""
+    try:
+        for entry in files.entries(path, _companions()):
+            name = format or recognise(entry.name, entry.head)
+            if not entry.head:
+                rejects.add(entry.name, "file", _why_nothing(entry))
+            elif name is None:
+                kind = "binary data" if _is_binary(entry.head) else "text"
+                rejects.add(entry.name, "file", f"{kind} of no known format; known: {', '.join(FORMATS)}")
+            else:
+                yield entry, load_format(name)
+    except files.BROKEN as error:
+        rejects.add(path, "file", f"damaged archive: {error}")
+    except OSError as error:
+        rejects.add(path, "file", f"cannot be read: {error.strerror or error}")
+
+
+def _read_entry(
+    entry: files.Entry, module: ModuleType, rejects: Rejects, options: dict[str, Any]
+) -> Iterator[Document]:
+    known = _options(module)
+    arguments: dict[str, Any] = {key: value for key, value in options.items() if key in known}
+    if hasattr(module, "COMPANIONS"):
+        arguments["companion"] = entry.companion
+    last = None
+    try:
+        for document in module.read(entry.stream, rejects, entry.name, **arguments):
+            last = document.id
+            yield document
+        return
+    except files.BROKEN as error:
+        reason = f"damaged compression: {str(error).rstrip('.')}"
+    except UnicodeError as error:
+        reason = f"undecodable text: {error}"
+    except BadInput as error:
+        if rejects.strict:
+            raise
+        rejects.add(error.file, error.record or "file", error.reason, error.value)
+        return
+    rejects.add(entry.name, "start of file" if last is None else f"after {last}", reason)
+
+
+def _why_nothing(entry: files.Entry) -> str:
+    try:
+        entry.stream.read(1)
+    except files.BROKEN as error:
+        return f"damaged compression: {str(error).rstrip('.')}"
+    return "empty file"
+
+
+def _is_binary(head: bytes) -> bool:
+    return b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff"))
+
+
+def _options(module: ModuleType) -> set[str]:
+    parameters = inspect.signature(module.read).parameters.values()
+    return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} - {"companion"}
+
+
+def _check_options(format: str | None, options: dict[str, Any]) -> None:
+    formats = [format] if format is not None else list(FORMATS)
+    known = {option for name in formats for option in _options(load_format(name))}
+    for option in options:
+        if option not in known:
+            raise UsageError(
+                f"{option!r} is not an option of {format or 'any format'}; valid: {', '.join(sorted(known))}"
+            )
