@@ -1,0 +1,1 @@
+"""Scores as each benchmark defines them; every function takes plain values and knows nothing of models."""
