@@ -1,0 +1,170 @@
+"""The post-LN transformer encoder: one set of parameters, two ways in (padded and packed).
+
+Layers know nothing about batching: they see x_..D and an `attend` function that mixes tokens of one sequence.
+Another family (pre-LN, rotary, gated) brings its own embeddings and layer and reuses `attention`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from biosmith.models.attention import Attend, PackedAttention, PaddedAttention
+from biosmith.models.heads import Pooler, activate
+
+if TYPE_CHECKING:
+    from biosmith.models.bert import BertConfig
+    from biosmith.models.checkpoint import Origin
+
+
+class Encoder(nn.Module):
+    """Embeddings and layers of BERT; `pooler` is the tanh layer over a sequence's first token, or None.
+
+    `origin` says which Hugging Face folder the weights came from (None for a fresh model), so that saving gives the
+    same tensors under the same names.
+    """
+
+    def __init__(self, config: BertConfig, *, pooler: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config)
+        self.layers = nn.ModuleList(PostNormLayer(config) for _ in range(config.layers))
+        self.pooler = Pooler(config) if pooler else None
+        self.origin: Origin | None = None
+        initialise(self, config.initializer_range)
+
+    def forward(
+        self,
+        input_ids_BL: Tensor,
+        attention_mask_BL: Tensor | None = None,
+        token_type_ids_BL: Tensor | None = None,
+    ) -> Tensor:
+        """Hidden states [B, L, D] of a padded batch.
+
+        Args:
+            input_ids_BL: token ids.
+            attention_mask_BL: 1 or True at real tokens; None where nothing is padded (the fastest form).
+            token_type_ids_BL: segment of each token; None is segment 0 throughout.
+        """
+        positions_L = torch.arange(input_ids_BL.shape[1], device=input_ids_BL.device)
+        if token_type_ids_BL is None:
+            token_type_ids_BL = torch.zeros_like(input_ids_BL)
+        x_BLD = self.embeddings(input_ids_BL, positions_L, token_type_ids_BL)
+        attend = PaddedAttention.of(attention_mask_BL)
+        for layer in self.layers:
+            x_BLD = layer(x_BLD, attend)
+        return x_BLD
+
+    def forward_packed(
+        self,
+        input_ids_T: Tensor,
+        position_ids_T: Tensor,
+        token_type_ids_T: Tensor,
+        cu_seqlens: Tensor,
+        max_seqlen: int,
+    ) -> Tensor:
+        """Hidden states [T, D] of sequences laid end to end; no token sees another sequence.
+
+        Args:
+            input_ids_T: token ids of all sequences.
+            position_ids_T: position of each token in its own sequence.
+            token_type_ids_T: segment of each token.
+            cu_seqlens: int32 [N + 1], where each sequence begins, and T; may repeat T at its end for empty slots.
+            max_seqlen: an upper bound of the sequences' lengths.
+        """
+        x_TD = self.embeddings(input_ids_T, position_ids_T, token_type_ids_T)
+        attend = PackedAttention(cu_seqlens, max_seqlen)
+        for layer in self.layers:
+            x_TD = layer(x_TD, attend)
+        return x_TD
+
+
+class Embeddings(nn.Module):
+    """Word, position and segment embeddings, summed and normalised."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.words = nn.Embedding(config.vocabulary_size, config.width)
+        self.positions = nn.Embedding(config.positions, config.width)
+        self.types = nn.Embedding(config.token_types, config.width)
+        self.norm = nn.LayerNorm(config.width, eps=config.layer_norm_epsilon)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, input_ids: Tensor, positions: Tensor, token_types: Tensor) -> Tensor:
+        """Embeddings [..., D] of ids, positions and segments [...]."""
+        x = self.words(input_ids) + self._types(token_types) + self.positions(positions)
+        return self.dropout(self.norm(x))
+
+    def _types(self, token_types: Tensor) -> Tensor:
+        if self.types.num_embeddings != 2 or not torch.compiler.is_compiling():
+            return self.types(token_types)
+        # The gradient of a two-row table is a sum over all tokens: as a selection it compiles to a reduction, as a
+        # lookup to atomic additions that all hit the same two rows. The values are the same.
+        first_D, second_D = self.types.weight.unbind(0)
+        return torch.where(token_types.unsqueeze(-1) == 0, first_D, second_D)
+
+
+class PostNormLayer(nn.Module):
+    """Attention, then feed-forward, each added to its input and normalised afterwards (post-LN)."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.attention = Attention(config)
+        self.attention_norm = nn.LayerNorm(config.width, eps=config.layer_norm_epsilon)
+        self.feed_forward = FeedForward(config)
+        self.feed_forward_norm = nn.LayerNorm(config.width, eps=config.layer_norm_epsilon)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, attend: Attend) -> Tensor:
+        """x [..., D] -> x [..., D]."""
+        x = self.attention_norm(x + self.dropout(self.attention(x, attend)))
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention; queries, keys and values come from one matrix [3 * D, D], in this order."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.dropout = config.attention_dropout
+        self.qkv = nn.Linear(config.width, 3 * config.width)
+        self.output = nn.Linear(config.width, config.width)
+
+    def forward(self, x: Tensor, attend: Attend) -> Tensor:
+        """x [..., D] -> mixed [..., D]."""
+        query, key, value = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(-3)
+        mixed = attend(query, key, value, self.dropout if self.training else 0.0)
+        return self.output(mixed.flatten(-2))
+
+
+class FeedForward(nn.Module):
+    """Two dense layers with a GELU between them."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.activation = config.activation
+        self.up = nn.Linear(config.width, config.feed_forward)
+        self.down = nn.Linear(config.feed_forward, config.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., D] -> x [..., D]."""
+        return self.down(activate(self.up(x), self.activation))
+
+
+def initialise(module: nn.Module, standard_deviation: float) -> None:
+    """Truncated normal (cut at two standard deviations) for matrices, 0 for biases, 1 for LayerNorm gains.
+
+    The original code's initialisation (google-research/bert, `modeling.py`); draws from torch's global generator.
+    """
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding):
+            bound = 2 * standard_deviation
+            nn.init.trunc_normal_(part.weight, std=standard_deviation, a=-bound, b=bound)
+            if isinstance(part, nn.Linear) and part.bias is not None:
+                nn.init.zeros_(part.bias)
+        elif isinstance(part, nn.LayerNorm):
+            nn.init.ones_(part.weight)
+            nn.init.zeros_(part.bias)

@@ -1,0 +1,56 @@
+"""Heads over the encoder's hidden states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from biosmith.models.bert import BertConfig
+
+
+def activate(x: Tensor, activation: str) -> Tensor:
+    """GELU: "gelu" is the exact form (erf), "gelu_new" the tanh form."""
+    return F.gelu(x, approximate="tanh" if activation == "gelu_new" else "none")
+
+
+class Pooler(nn.Module):
+    """A dense layer with tanh over the hidden state of a sequence's first token."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.width, config.width)
+
+    def forward(self, first_ND: Tensor) -> Tensor:
+        """[N, D] -> [N, D] in (-1, 1)."""
+        return torch.tanh(self.dense(first_ND))
+
+
+class MaskedLanguageHead(nn.Module):
+    """Dense, activation, LayerNorm, then the decoder: the word embedding (tied) with a bias of its own."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.activation = config.activation
+        self.dense = nn.Linear(config.width, config.width)
+        self.norm = nn.LayerNorm(config.width, eps=config.layer_norm_epsilon)
+        self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
+
+    def forward(self, hidden_MD: Tensor, words_VD: Tensor) -> Tensor:
+        """Logits [..., V] of hidden states [..., D], given the word embedding [V, D]."""
+        return F.linear(self.norm(activate(self.dense(hidden_MD), self.activation)), words_VD, self.bias)
+
+
+class NextSentenceHead(nn.Module):
+    """Is the second segment the one that followed (column 0) or a random one (column 1)?"""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.width, 2)
+
+    def forward(self, pooled_ND: Tensor) -> Tensor:
+        """Logits [N, 2] of pooled states [N, D]."""
+        return self.dense(pooled_ND)

@@ -1,0 +1,200 @@
+"""What decides a pretraining run, as frozen dataclasses: a recipe is one `Recipe`, saved as JSON beside the result.
+
+Each objective, optimizer and schedule carries its `kind`, so that a saved recipe can be read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from biosmith.errors import UsageError
+from biosmith.models.bert import BertConfig
+from biosmith.pretraining import overrides
+
+
+@dataclass(frozen=True)
+class CorpusFilter:
+    """What the paper trained on; `corpus build` applies it, `pretrain` compares it with the corpus at hand."""
+
+    sources: tuple[str, ...] = ()  # in words: "PubMed abstracts", "PMC full texts", ...
+    min_words: int = 0
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The vocabulary that the paper used."""
+
+    kind: Literal["wordpiece", "sentencepiece", "bpe"] = "wordpiece"
+    size: int = 30_522
+    cased: bool = False
+
+
+@dataclass(frozen=True)
+class MaskedLanguageModel:
+    """Predict hidden tokens (Devlin et al., 2019). `unit` is what is hidden together."""
+
+    kind: Literal["masked_language_model"] = "masked_language_model"
+    rate: float = 0.15  # share of the tokens that are hidden
+    unit: Literal["token", "word"] = "word"
+    replace: tuple[float, float, float] = (0.8, 0.1, 0.1)  # [MASK], random token, kept; drawn for each token
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class NextSentencePrediction:
+    """Did the second segment follow the first? (Devlin et al., 2019; label 0 = it did.)"""
+
+    kind: Literal["next_sentence_prediction"] = "next_sentence_prediction"
+    random_probability: float = 0.5  # how often the second segment comes from another document
+    weight: float = 1.0
+
+
+Objective = MaskedLanguageModel | NextSentencePrediction
+
+
+@dataclass(frozen=True)
+class AdamW:
+    """Adam with decoupled weight decay; biases and LayerNorm are not decayed."""
+
+    kind: Literal["adamw"] = "adamw"
+    learning_rate: float = 1e-4
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-6
+    weight_decay: float = 0.01
+    bias_correction: bool = False  # the original BERT code has none
+    clip_norm: float = 1.0  # global gradient norm; 0 is off
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Linear warm-up, then linear decay to `final` times the peak.
+
+    In the original BERT code the warm-up *replaces* the decayed rate, which jumps down by the share of the warm-up
+    when it ends; "multiplies" scales the decayed rate instead (ELECTRA).
+    """
+
+    kind: Literal["linear"] = "linear"
+    warmup: float = 0.01  # share of all steps, so that it follows when `steps` is changed
+    warmup_steps: int | None = None  # a number of steps instead of the share
+    mode: Literal["replaces", "multiplies"] = "replaces"
+    final: float = 0.0
+
+    def warm_up_length(self, steps: int) -> int:
+        """Steps of warm-up in a run of `steps` steps."""
+        return round(self.warmup * steps) if self.warmup_steps is None else self.warmup_steps
+
+
+@dataclass(frozen=True)
+class LengthPhase:
+    """Sequences of at most `length` tokens until `until` (a share of all steps)."""
+
+    until: float
+    length: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """How many tokens one optimizer step sees, and in which sequences."""
+
+    tokens: int = 256 * 512  # of all sequences of a step, special tokens included
+    length: int = 512  # longest sequence, special tokens included
+    phases: tuple[LengthPhase, ...] = ()  # shorter sequences first; after the last phase `length` holds
+    micro_batch_tokens: int | None = (
+        None  # tokens in one forward pass on one device; None lets the loop choose
+    )
+    pack: Literal["documents", "sentences", "stream"] = "documents"  # what a sequence is filled from
+    short_sequence_probability: float = 0.1  # how often a sequence aims at a random shorter length
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of full length that make one step."""
+        return max(1, self.tokens // self.length)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Held-out loss, always at 15 % masked words whatever the training rate."""
+
+    every: int = 1_000  # steps; 0 is only at the end
+    documents: int = 1_000  # held out of training, at most a tenth of the corpus
+    mask_rate: float = 0.15
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides a pretraining run.
+
+    `profile` is "faithful" (the paper's own arithmetic: dropout, optimizer, schedule) or "fast" (what is known to be
+    better today). `citations` says where in the paper each number stands.
+    """
+
+    name: str
+    paper: str
+    corpus: CorpusFilter = CorpusFilter()
+    vocabulary: Vocabulary = Vocabulary()
+    model: BertConfig = field(default_factory=BertConfig)
+    objectives: tuple[Objective, ...] = (MaskedLanguageModel(), NextSentencePrediction())
+    optimizer: AdamW = AdamW()
+    schedule: Linear = Linear()
+    batch: Batch = Batch()
+    steps: int = 1_000_000
+    seed: int = 12_345
+    evaluation: Evaluation = Evaluation()
+    checkpoint_every: int = 10_000  # steps
+    keep_checkpoints: int = 2  # newest ones kept; 0 keeps all
+    log_every: int = 100  # steps
+    profile: Literal["faithful", "fast"] = "faithful"
+    precision: Literal["auto", "float32", "bfloat16"] = (
+        "auto"  # auto: bfloat16 where the device has it in hardware
+    )
+    citations: Mapping[str, str] = field(default_factory=dict)  # field path -> place in the paper, or reason
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "log_every", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
+        longest = max([self.batch.length, *(phase.length for phase in self.batch.phases)])
+        if longest > self.model.positions:
+            raise UsageError(
+                f"batch.length {longest} is longer than the model's {self.model.positions} positions"
+            )
+        if self.batch.tokens < 1:
+            raise UsageError(f"batch.tokens must be at least 1, not {self.batch.tokens}")
+
+    def objective(self, kind: str) -> Any:
+        """The objective of that kind, or None."""
+        return next((o for o in self.objectives if o.kind == kind), None)
+
+
+# Short names that every recipe takes beside its full paths.
+SHORT_OVERRIDES = {
+    "batch_tokens": "batch.tokens",
+    "learning_rate": "optimizer.learning_rate",
+    "length": "batch.length",
+    "mask_rate": "objectives.masked_language_model.rate",
+    "micro_batch_tokens": "batch.micro_batch_tokens",
+    "warmup_steps": "schedule.warmup_steps",
+}
+
+
+def apply_overrides(recipe: Recipe, assignments: Sequence[str]) -> Recipe:
+    """A recipe with `key.path=value` assignments applied, each value checked against its field's type.
+
+    `steps=10`, `learning_rate=1e-4` and `batch.length=128` all work; an objective is reached by its kind
+    (`objectives.masked_language_model.rate=0.3`) or its place (`objectives.0.rate=0.3`).
+
+    Raises:
+        UsageError: a key is unknown (the message lists the valid ones) or a value does not fit.
+    """
+    return overrides.apply_overrides(recipe, assignments, SHORT_OVERRIDES)
+
+
+def recipe_from_plain(data: Mapping[str, Any], where: str = "config.json") -> Recipe:
+    """The recipe that `artefact.to_plain` wrote as JSON.
+
+    Raises:
+        UsageError: a field is missing, unknown or of the wrong type; `where` names the file.
+    """
+    return overrides.from_plain(Recipe, data, where)
