@@ -38,6 +38,7 @@ from biosmith.text.formats.report import WriteReport
 # In this order the formats look at a file; the first that recognises it reads it.
 FORMATS: dict[str, str] = {
     "parquet": "biosmith.text.formats.parquet",
+    "jsonl": "biosmith.text.formats.jsonl",
 }
 
 Source = str | os.PathLike[str]

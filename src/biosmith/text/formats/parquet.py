@@ -96,11 +96,14 @@ class ParquetWriter:
     Args:
         path: the file to write.
         compression: any codec of Parquet.
+
+    Attributes:
+        report: what was written so far.
     """
 
     def __init__(self, path: Path, *, compression: str = "zstd") -> None:
         self.path, self.compression = Path(path), compression
-        self.documents = self.mentions = 0
+        self.report = WriteReport()
         self._waiting: list[Document] = []
         self._characters = 0
         self._rename: AbstractContextManager[Path] = write_by_rename(self.path)
@@ -115,8 +118,7 @@ class ParquetWriter:
         """Add one document."""
         self._waiting.append(document)
         self._characters += len(document.text)
-        self.documents += 1
-        self.mentions += len(document.mentions)
+        self.report.add(document)
         if len(self._waiting) >= DOCUMENTS_IN_A_GROUP or self._characters >= CHARACTERS_IN_A_GROUP:
             self._flush()
 
@@ -145,7 +147,7 @@ def write(documents: Iterable[Document], path: Path) -> WriteReport:
     with ParquetWriter(path) as writer:
         for document in documents:
             writer.write(document)
-    return WriteReport(writer.documents, writer.mentions)
+    return writer.report
 
 
 def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
