@@ -87,10 +87,10 @@ class PretrainingModel(nn.Module):
     The decoder of the masked-language head is the word embedding itself (tied); it has its own bias.
     """
 
-    def __init__(self, config: BertConfig, *, next_sentence: bool = True) -> None:
+    def __init__(self, config: BertConfig, *, next_sentence: bool = True, pooler: bool | None = None) -> None:
         super().__init__()
         self.config = config
-        self.encoder = Encoder(config, pooler=next_sentence)
+        self.encoder = Encoder(config, pooler=next_sentence if pooler is None else pooler)
         self.masked_language_head = MaskedLanguageHead(config)
         self.next_sentence_head = NextSentenceHead(config) if next_sentence else None
         for head in (self.masked_language_head, self.next_sentence_head):

@@ -1,0 +1,415 @@
+"""Hugging Face folders in and out: a model that is read and written again is equal bit for bit.
+
+Only safetensors are read; a pickle can run code when it is opened (`biosmith convert` makes safetensors of one).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from biosmith.artefact import (
+    MANIFEST,
+    Manifest,
+    describe_files,
+    describe_input,
+    folder_by_rename,
+    to_plain,
+    write_json,
+)
+from biosmith.errors import BadInput, UsageError
+from biosmith.models import bert_names
+from biosmith.models.bert import BertConfig, PretrainingModel
+from biosmith.models.card import model_card
+from biosmith.models.encoder import Encoder, initialise
+from biosmith.models.heads import MaskedLanguageHead, NextSentenceHead, Pooler
+from biosmith.progress import say
+
+WEIGHTS, INDEX, PICKLE = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)
+# Rows that a model may have beyond its vocabulary: Megatron pads to a multiple of 128 times the number of devices.
+MOST_PADDING_ROWS = 1_024
+# Tuned models that have no pooler in transformers.
+WITHOUT_POOLER = ("BertForTokenClassification", "BertForQuestionAnswering")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a model's weights came from, and what is needed to write the same folder again.
+
+    Attributes:
+        folder: the Hugging Face folder.
+        config: its `config.json` as it stands, unknown keys included.
+        names: canonical name -> the file's name for it.
+        parts: which of pooler and heads the file holds ("other" for heads of another kind).
+        carried: buffers that are no parameters, by the file's name.
+        initialised: parts that the file lacks and that were made afresh.
+        unused: tensors of the file that the model has no place for.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    names: Mapping[str, str]
+    parts: frozenset[str]
+    carried: Mapping[str, Tensor] = field(default_factory=dict)
+    initialised: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+
+
+def load_encoder(folder: str | Path, *, dtype: torch.dtype | None = None) -> tuple[Encoder, BertConfig]:
+    """The encoder of a BERT-shaped Hugging Face folder, whatever its heads; in evaluation mode.
+
+    Args:
+        folder: holds `config.json` and safetensors (one file or shards).
+        dtype: of the parameters; None keeps the file's.
+
+    Raises:
+        UsageError: the folder or its weights are missing, or the weights are a pickle only.
+        BadInput: another architecture, a damaged file, or tensors that do not fit the configuration.
+    """
+    read = _Read.of(Path(folder))
+    wanted = read.parts & {"pooler"}
+    state, origin = read.state(wanted, wanted)
+    with torch.device("meta"):
+        encoder = Encoder(read.config, pooler="pooler" in wanted)
+    _fill(encoder, {name.removeprefix("encoder."): tensor for name, tensor in state.items()}, dtype)
+    encoder.origin = origin
+    return encoder.eval(), read.config
+
+
+def load_pretraining_model(
+    folder: str | Path, *, next_sentence: bool | None = None, dtype: torch.dtype | None = None
+) -> tuple[PretrainingModel, BertConfig]:
+    """The encoder and pretraining heads of a BERT-shaped Hugging Face folder; in evaluation mode.
+
+    Heads that the folder lacks are initialised, named on stderr and in `model.encoder.origin.initialised`.
+
+    Args:
+        folder: holds `config.json` and safetensors (one file or shards).
+        next_sentence: with that head and the pooler; None takes what the folder has.
+        dtype: of the parameters; None keeps the file's.
+
+    Raises:
+        UsageError, BadInput: as `load_encoder`.
+    """
+    read = _Read.of(Path(folder))
+    wanted = {"masked_language_head"} | (read.parts & {"pooler"})
+    if next_sentence or (next_sentence is None and "next_sentence_head" in read.parts):
+        wanted |= {"pooler", "next_sentence_head"}
+    state, origin = read.state(wanted, wanted & read.parts)
+    with torch.device("meta"):
+        model = PretrainingModel(
+            read.config, next_sentence="next_sentence_head" in wanted, pooler="pooler" in wanted
+        )
+    _fill(model, state, dtype)
+    model.encoder.origin = origin
+    if origin.initialised:
+        say(f"{folder} has no {', '.join(origin.initialised)}: initialised afresh")
+    return model.eval(), read.config
+
+
+def read_config(folder: Path) -> tuple[BertConfig, dict[str, Any]]:
+    """A folder's configuration, as ours and as it stands in `config.json`. Raises as `load_encoder`."""
+    file = folder / "config.json"
+    if not file.is_file():
+        what = "has no config.json" if folder.is_dir() else "does not exist"
+        raise UsageError(f"{folder} {what}; expected a Hugging Face model folder")
+    try:
+        raw = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(file, f"is not JSON: {error}") from error
+    if not isinstance(raw, dict):
+        raise BadInput(file, "is not a JSON object")
+    return bert_names.config_from_hugging_face(raw, file), raw
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a folder's safetensors, one file or shards, by the file's names. Raises as `load_encoder`."""
+    if (folder / WEIGHTS).is_file():
+        return _read_file(folder / WEIGHTS)
+    if (folder / INDEX).is_file():
+        try:
+            shards = sorted(
+                set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
+            )
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, AttributeError, TypeError) as error:
+            raise BadInput(folder / INDEX, f"is not an index of shards: {error!r}") from error
+        missing = [shard for shard in shards if not (folder / shard).is_file()]
+        if missing:
+            raise BadInput(folder / INDEX, f"names shards that are not there: {', '.join(missing)}")
+        return {name: tensor for shard in shards for name, tensor in _read_file(folder / shard).items()}
+    if list(folder.glob("*.bin")):
+        raise UsageError(
+            f"{folder} has no safetensors, only a pickle, which can run code when it is opened; "
+            f"make a safe folder of it first: biosmith convert {folder} --out MODEL"
+        )
+    raise UsageError(f"{folder} has no {WEIGHTS}")
+
+
+def _read_file(file: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (it is no mapping)
+    except SafetensorError as error:
+        raise BadInput(file, f"is damaged or no safetensors file: {error}") from error
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A folder as read: what it holds under canonical names, and what that makes of a model's parameters."""
+
+    folder: Path
+    config: BertConfig
+    raw: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]  # by canonical name
+    names: Mapping[str, str]  # canonical name -> the file's name
+
+    @classmethod
+    def of(cls, folder: Path) -> _Read:
+        config, raw = read_config(folder)
+        tensors = read_tensors(folder)
+        names = {bert_names.canonical(name): name for name in tensors}
+        return cls(folder, config, raw, {c: tensors[n] for c, n in names.items()}, names)
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """Which of pooler and heads the folder holds."""
+        parts = {bert_names.part_of(name) for name in self.tensors if name not in bert_names.ALIASES}
+        return frozenset(part for part in parts if part is not None)
+
+    def state(self, wanted: Iterable[str], present: Iterable[str]) -> tuple[dict[str, Tensor], Origin]:
+        """Parameters under the names of `PretrainingModel`, `wanted` parts only; those not `present` are made."""
+        wanted, present = frozenset(wanted), frozenset(present)
+        places = bert_names.places(self.config.layers)
+        pieces: dict[str, dict[int | None, Tensor]] = {}
+        for name, place in places.items():
+            part = bert_names.part_of(name)
+            if part is None or part in present:
+                pieces.setdefault(place.name, {})[place.third] = self._tensor(name)
+        state = {
+            name: torch.cat([thirds[i] for i in range(3)]) if None not in thirds else thirds[None].clone()
+            for name, thirds in pieces.items()
+        }
+        self._check_ties()
+        missing = tuple(sorted(wanted - present))
+        for part in missing:
+            state |= _fresh(part, self.config, state["encoder.embeddings.words.weight"].dtype)
+        return state, self._origin(places, present, missing)
+
+    def _tensor(self, name: str) -> Tensor:
+        if name not in self.tensors:
+            raise BadInput(self.folder, f"lacks the tensor {name!r} that its config.json asks for")
+        return self.tensors[name]
+
+    def _check_ties(self) -> None:
+        for alias, name in bert_names.ALIASES.items():
+            if alias in self.tensors and not torch.equal(self.tensors[alias], self._tensor(name)):
+                raise BadInput(
+                    self.folder, f"{alias!r} differs from {name!r}; only tied decoders are supported"
+                )
+
+    def _origin(
+        self, places: Mapping[str, bert_names.Place], used: frozenset[str], initialised: tuple[str, ...]
+    ) -> Origin:
+        carried, unused = {}, []
+        for name, tensor in self.tensors.items():
+            if name in bert_names.BUFFERS:
+                carried[self.names[name]] = tensor
+            elif name not in bert_names.ALIASES and (
+                name not in places or bert_names.part_of(name) not in {None, *used}
+            ):
+                unused.append(self.names[name])
+        other = any(bert_names.canonical(name) not in places for name in unused)
+        parts = self.parts | ({"other"} if other else set())
+        return Origin(self.folder, self.raw, self.names, parts, carried, initialised, tuple(unused))
+
+
+def _fresh(part: str, config: BertConfig, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Initialised parameters of a part, under the names of `PretrainingModel`."""
+    kinds: dict[str, tuple[type[nn.Module], str]] = {
+        "pooler": (Pooler, "encoder.pooler."),
+        "masked_language_head": (MaskedLanguageHead, "masked_language_head."),
+        "next_sentence_head": (NextSentenceHead, "next_sentence_head."),
+    }
+    kind, prefix = kinds[part]
+    module = kind(config)
+    initialise(module, config.initializer_range)
+    return {prefix + name: tensor.detach().to(dtype) for name, tensor in module.state_dict().items()}
+
+
+def _fill(model: nn.Module, state: Mapping[str, Tensor], dtype: torch.dtype | None) -> None:
+    """Put tensors into a model that was made on the meta device. Raises `BadInput` where a shape does not fit."""
+    expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    for name, shape in expected.items():
+        if tuple(state[name].shape) != shape:
+            raise BadInput(
+                WEIGHTS, f"{name} has shape {tuple(state[name].shape)}, config.json asks for {shape}"
+            )
+    kept = {name: state[name] if dtype is None else state[name].to(dtype) for name in expected}
+    model.load_state_dict(kept, assign=True)
+
+
+def save_model(
+    folder: str | Path,
+    model: Encoder | PretrainingModel,
+    *,
+    tokenizer_from: str | Path | None = None,
+    architecture: str | None = None,
+    head: Mapping[str, Tensor] | None = None,
+    config: Mapping[str, Any] | None = None,
+    manifest: Manifest | None = None,
+    card: str | None = None,
+) -> Path:
+    """Write a folder that `transformers` loads with equal logits: config.json, model.safetensors, tokenizer files
+    byte for byte, README.md and manifest.json.
+
+    A model loaded from a Hugging Face folder gets the same tensors, names and configuration keys again; parameters
+    keep their dtype.
+
+    Args:
+        folder: must not exist, or be empty; appears by rename when all is written.
+        model: an encoder, or the pretraining model.
+        tokenizer_from: vocabulary or model folder whose tokenizer files are copied.
+        architecture: class name in transformers; None is the one that fits the parts of the model.
+        head: further tensors under Hugging Face's names (`classifier.weight`, ...), for a tuned model.
+        config: further keys of config.json (`id2label`, ...).
+        manifest: what made it; None is a manifest of kind "model" that names the inputs known here.
+        card: text of README.md; None writes a model card.
+
+    Raises:
+        UsageError: the folder holds something, or the vocabulary does not fit the model; both sizes are named.
+    """
+    folder = Path(folder)
+    tokenizer = None if tokenizer_from is None else Path(tokenizer_from)
+    encoder = model if isinstance(model, Encoder) else model.encoder
+    if tokenizer is not None:
+        check_vocabulary(tokenizer, model.config.vocabulary_size)
+    origin = encoder.origin
+    same = origin is not None and architecture is None and not head and _parts(model) == origin.parts
+    architecture = architecture or _architecture(model)
+    if same and origin is not None:
+        architecture = (origin.config.get("architectures") or [architecture])[0]
+    tensors = hugging_face_tensors(model, architecture, origin if same else None)
+    if not same and architecture in WITHOUT_POOLER and head:
+        tensors = {name: tensor for name, tensor in tensors.items() if "pooler." not in name}
+    tensors |= dict(head or {})
+    raw = bert_names.config_to_hugging_face(model.config, None if origin is None else origin.config)
+    if not same:
+        raw["architectures"] = [architecture]
+    _name_dtype(raw, encoder.embeddings.words.weight.dtype, is_new=origin is None)
+    raw |= dict(config or {})
+    with folder_by_rename(folder) as temporary:
+        save_file(
+            {n: t.contiguous() for n, t in tensors.items()}, temporary / WEIGHTS, metadata={"format": "pt"}
+        )
+        write_json(temporary / "config.json", raw)
+        for name in TOKENIZER_FILES if tokenizer is not None else ():
+            if tokenizer is not None and (tokenizer / name).is_file():
+                shutil.copyfile(tokenizer / name, temporary / name)
+        manifest = manifest or Manifest(kind="model", inputs=_inputs(origin, tokenizer))
+        text = (
+            model_card(folder.name, model.config, architecture, manifest, tensors) if card is None else card
+        )
+        (temporary / "README.md").write_text(text, encoding="utf-8")
+        _complete(manifest, raw, model, temporary).save(temporary)
+    return folder
+
+
+def hugging_face_tensors(
+    model: Encoder | PretrainingModel, architecture: str, origin: Origin | None = None
+) -> dict[str, Tensor]:
+    """A model's parameters under Hugging Face's names, on the CPU; `origin` gives the names of the file they came
+    from, its aliases and buffers."""
+    prefix = "encoder." if isinstance(model, Encoder) else ""
+    state = {prefix + name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
+    found = {}
+    for name, place in bert_names.places(model.config.layers).items():
+        if place.name not in state:
+            continue
+        tensor = state[place.name]
+        found[name] = tensor if place.third is None else tensor.chunk(3)[place.third].clone()
+    if origin is None:
+        outer = "" if architecture == "BertModel" else "bert."
+        return {n if n.startswith("cls.") else outer + n: tensor for n, tensor in found.items()}
+    for alias, name in bert_names.ALIASES.items():
+        if alias in origin.names:
+            found[alias] = found[name].clone()
+    return {origin.names[name]: tensor for name, tensor in found.items()} | dict(origin.carried)
+
+
+def check_vocabulary(tokenizer: Path, rows: int) -> None:
+    """Raise `UsageError` unless a tokenizer's ids fit a word embedding of `rows` rows."""
+    from tokenizers import Tokenizer
+
+    if (tokenizer / "tokenizer.json").is_file():
+        size = Tokenizer.from_file(str(tokenizer / "tokenizer.json")).get_vocab_size()
+    elif (tokenizer / "vocab.txt").is_file():
+        size = len((tokenizer / "vocab.txt").read_text(encoding="utf-8").splitlines())
+    else:
+        raise UsageError(f"{tokenizer} has neither tokenizer.json nor vocab.txt")
+    if not 0 <= rows - size < MOST_PADDING_ROWS:
+        raise UsageError(f"{tokenizer} has {size:,} pieces, but the model was made for {rows:,}")
+
+
+def _parts(model: Encoder | PretrainingModel) -> frozenset[str]:
+    encoder = model if isinstance(model, Encoder) else model.encoder
+    parts = set() if encoder.pooler is None else {"pooler"}
+    if isinstance(model, PretrainingModel):
+        parts.add("masked_language_head")
+        if model.next_sentence_head is not None:
+            parts.add("next_sentence_head")
+    return frozenset(parts)
+
+
+def _architecture(model: Encoder | PretrainingModel) -> str:
+    if isinstance(model, Encoder):
+        return "BertModel"
+    return "BertForMaskedLM" if model.next_sentence_head is None else "BertForPreTraining"
+
+
+def _name_dtype(raw: dict[str, Any], dtype: torch.dtype, *, is_new: bool) -> None:
+    """Say the dtype under the key that the file used, if it used one."""
+    keys = [key for key in ("dtype", "torch_dtype") if raw.get(key) is not None]
+    for key in ["dtype"] if is_new else keys:
+        raw[key] = str(dtype).removeprefix("torch.")
+
+
+def _inputs(origin: Origin | None, tokenizer: Path | None) -> list[dict[str, Any]]:
+    """What the model was made from: artefacts by their manifest, other folders by the file that matters."""
+    found = []
+    for folder, files in ((origin and origin.folder, (WEIGHTS, INDEX)), (tokenizer, TOKENIZER_FILES)):
+        if folder is not None:
+            plain = [folder / name for name in files if (folder / name).is_file()]
+            found.append(describe_input(folder if (folder / MANIFEST).is_file() or not plain else plain[0]))
+    return [item for place, item in enumerate(found) if item not in found[:place]]
+
+
+def _complete(manifest: Manifest, raw: Mapping[str, Any], model: nn.Module, folder: Path) -> Manifest:
+    counts = {"parameters": sum(p.numel() for p in model.parameters()), "vocabulary": raw["vocab_size"]}
+    return dataclasses.replace(
+        manifest,
+        config=manifest.config or to_plain(raw),
+        files=describe_files(folder),
+        counts={**counts, **manifest.counts},
+    )
