@@ -163,16 +163,20 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
                 yield _document({name: values[row] for name, values in columns.items()})
 
 
-def iterate_texts(path: Path, batch: int = 1024) -> Iterator[list[list[str]]]:
+def iterate_texts(
+    path: Path, batch: int = 1024, row_groups: Sequence[int] | None = None
+) -> Iterator[list[list[str]]]:
     """The passages' texts of each document, `batch` documents at a time, without making `Document`s.
 
-    A document that has text but no passages gives its text as the only one.
+    A document that has text but no passages gives its text as the only one. `row_groups` reads only those.
 
     Raises:
         BadInput: not a Parquet file of this schema.
     """
     with _open(path, str(path)) as parquet:
-        for records in _batches(parquet, str(path), ["id", "passages.list.element.text", "text"], batch):
+        for records in _batches(
+            parquet, str(path), ["id", "passages.list.element.text", "text"], batch, row_groups
+        ):
             passages = records.column("passages")
             texts = passages.flatten().field("text").to_pylist()
             ends = pc.list_value_length(passages).fill_null(0).to_numpy(zero_copy_only=False).cumsum()
@@ -205,6 +209,17 @@ def count_documents(path: Path) -> int:
         return int(parquet.metadata.num_rows)
 
 
+def count_by_row_group(path: Path) -> list[int]:
+    """Number of documents in each row group, from the file's footer alone.
+
+    Raises:
+        BadInput: not a Parquet file.
+    """
+    with _open(path, str(path)) as parquet:
+        metadata = parquet.metadata
+        return [int(metadata.row_group(number).num_rows) for number in range(metadata.num_row_groups)]
+
+
 def looks_like(head: bytes) -> bool:
     """Whether the first bytes are those of a Parquet file."""
     return head.startswith(b"PAR1")
@@ -223,14 +238,18 @@ def _open(source: IO[bytes] | Path, file: str) -> pq.ParquetFile:
 
 
 def _batches(
-    parquet: pq.ParquetFile, file: str, columns: Sequence[str], size: int
+    parquet: pq.ParquetFile,
+    file: str,
+    columns: Sequence[str],
+    size: int,
+    row_groups: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     present = parquet.schema_arrow.names
     wanted = [c for c in columns if c.partition(".")[0] in present]
     if "passages" not in present or "id" not in present:
         raise BadInput(file, "is not a Parquet file of documents", value=present, valid=SCHEMA.names)
     try:
-        yield from parquet.iter_batches(batch_size=size, columns=wanted)
+        yield from parquet.iter_batches(batch_size=size, columns=wanted, row_groups=row_groups)
     except (pa.ArrowInvalid, pa.ArrowIOError, pa.ArrowNotImplementedError) as error:
         raise BadInput(file, f"is damaged: {_first_line(error)}") from error
 
