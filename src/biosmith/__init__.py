@@ -22,7 +22,7 @@ _PUBLIC = {
     "write": "biosmith.text.formats",
     "render": "biosmith.text.formats.html",
     "load": "biosmith.annotate",
-    "encoder": "biosmith.models",
+    "encoder": "biosmith.models.embedding",
 }
 
 __all__ = ["__version__", *_PUBLIC]

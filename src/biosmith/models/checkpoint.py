@@ -1,13 +1,11 @@
-"""Hugging Face folders in and out: a model that is read and written again is equal bit for bit.
+"""Hugging Face folders read into the fast encoder; `saving` writes them, equal bit for bit.
 
 Only safetensors are read; a pickle can run code when it is opened (`biosmith convert` makes safetensors of one).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,43 +13,16 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from biosmith.artefact import (
-    MANIFEST,
-    Manifest,
-    describe_files,
-    describe_input,
-    folder_by_rename,
-    to_plain,
-    write_json,
-)
 from biosmith.errors import BadInput, UsageError
 from biosmith.models import bert_names
 from biosmith.models.bert import BertConfig, PretrainingModel
-from biosmith.models.card import model_card
 from biosmith.models.encoder import Encoder, initialise
 from biosmith.models.heads import MaskedLanguageHead, NextSentenceHead, Pooler
 from biosmith.progress import say
 
 WEIGHTS, INDEX, PICKLE = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "tokenizer.model",
-)
-# Rows that a model may have beyond its vocabulary: Megatron pads to a multiple of 128 times the number of devices.
-MOST_PADDING_ROWS = 1_024
-# Tuned models that have no pooler in transformers.
-WITHOUT_POOLER = ("BertForTokenClassification", "BertForQuestionAnswering")
 
 
 @dataclass(frozen=True)
@@ -268,148 +239,3 @@ def _fill(model: nn.Module, state: Mapping[str, Tensor], dtype: torch.dtype | No
             )
     kept = {name: state[name] if dtype is None else state[name].to(dtype) for name in expected}
     model.load_state_dict(kept, assign=True)
-
-
-def save_model(
-    folder: str | Path,
-    model: Encoder | PretrainingModel,
-    *,
-    tokenizer_from: str | Path | None = None,
-    architecture: str | None = None,
-    head: Mapping[str, Tensor] | None = None,
-    config: Mapping[str, Any] | None = None,
-    manifest: Manifest | None = None,
-    card: str | None = None,
-) -> Path:
-    """Write a folder that `transformers` loads with equal logits: config.json, model.safetensors, tokenizer files
-    byte for byte, README.md and manifest.json.
-
-    A model loaded from a Hugging Face folder gets the same tensors, names and configuration keys again; parameters
-    keep their dtype.
-
-    Args:
-        folder: must not exist, or be empty; appears by rename when all is written.
-        model: an encoder, or the pretraining model.
-        tokenizer_from: vocabulary or model folder whose tokenizer files are copied.
-        architecture: class name in transformers; None is the one that fits the parts of the model.
-        head: further tensors under Hugging Face's names (`classifier.weight`, ...), for a tuned model.
-        config: further keys of config.json (`id2label`, ...).
-        manifest: what made it; None is a manifest of kind "model" that names the inputs known here.
-        card: text of README.md; None writes a model card.
-
-    Raises:
-        UsageError: the folder holds something, or the vocabulary does not fit the model; both sizes are named.
-    """
-    folder = Path(folder)
-    tokenizer = None if tokenizer_from is None else Path(tokenizer_from)
-    encoder = model if isinstance(model, Encoder) else model.encoder
-    if tokenizer is not None:
-        check_vocabulary(tokenizer, model.config.vocabulary_size)
-    origin = encoder.origin
-    same = origin is not None and architecture is None and not head and _parts(model) == origin.parts
-    architecture = architecture or _architecture(model)
-    if same and origin is not None:
-        architecture = (origin.config.get("architectures") or [architecture])[0]
-    tensors = hugging_face_tensors(model, architecture, origin if same else None)
-    if not same and architecture in WITHOUT_POOLER and head:
-        tensors = {name: tensor for name, tensor in tensors.items() if "pooler." not in name}
-    tensors |= dict(head or {})
-    raw = bert_names.config_to_hugging_face(model.config, None if origin is None else origin.config)
-    if not same:
-        raw["architectures"] = [architecture]
-    _name_dtype(raw, encoder.embeddings.words.weight.dtype, is_new=origin is None)
-    raw |= dict(config or {})
-    with folder_by_rename(folder) as temporary:
-        save_file(
-            {n: t.contiguous() for n, t in tensors.items()}, temporary / WEIGHTS, metadata={"format": "pt"}
-        )
-        write_json(temporary / "config.json", raw)
-        for name in TOKENIZER_FILES if tokenizer is not None else ():
-            if tokenizer is not None and (tokenizer / name).is_file():
-                shutil.copyfile(tokenizer / name, temporary / name)
-        manifest = manifest or Manifest(kind="model", inputs=_inputs(origin, tokenizer))
-        text = (
-            model_card(folder.name, model.config, architecture, manifest, tensors) if card is None else card
-        )
-        (temporary / "README.md").write_text(text, encoding="utf-8")
-        _complete(manifest, raw, model, temporary).save(temporary)
-    return folder
-
-
-def hugging_face_tensors(
-    model: Encoder | PretrainingModel, architecture: str, origin: Origin | None = None
-) -> dict[str, Tensor]:
-    """A model's parameters under Hugging Face's names, on the CPU; `origin` gives the names of the file they came
-    from, its aliases and buffers."""
-    prefix = "encoder." if isinstance(model, Encoder) else ""
-    state = {prefix + name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
-    found = {}
-    for name, place in bert_names.places(model.config.layers).items():
-        if place.name not in state:
-            continue
-        tensor = state[place.name]
-        found[name] = tensor if place.third is None else tensor.chunk(3)[place.third].clone()
-    if origin is None:
-        outer = "" if architecture == "BertModel" else "bert."
-        return {n if n.startswith("cls.") else outer + n: tensor for n, tensor in found.items()}
-    for alias, name in bert_names.ALIASES.items():
-        if alias in origin.names:
-            found[alias] = found[name].clone()
-    return {origin.names[name]: tensor for name, tensor in found.items()} | dict(origin.carried)
-
-
-def check_vocabulary(tokenizer: Path, rows: int) -> None:
-    """Raise `UsageError` unless a tokenizer's ids fit a word embedding of `rows` rows."""
-    from tokenizers import Tokenizer
-
-    if (tokenizer / "tokenizer.json").is_file():
-        size = Tokenizer.from_file(str(tokenizer / "tokenizer.json")).get_vocab_size()
-    elif (tokenizer / "vocab.txt").is_file():
-        size = len((tokenizer / "vocab.txt").read_text(encoding="utf-8").splitlines())
-    else:
-        raise UsageError(f"{tokenizer} has neither tokenizer.json nor vocab.txt")
-    if not 0 <= rows - size < MOST_PADDING_ROWS:
-        raise UsageError(f"{tokenizer} has {size:,} pieces, but the model was made for {rows:,}")
-
-
-def _parts(model: Encoder | PretrainingModel) -> frozenset[str]:
-    encoder = model if isinstance(model, Encoder) else model.encoder
-    parts = set() if encoder.pooler is None else {"pooler"}
-    if isinstance(model, PretrainingModel):
-        parts.add("masked_language_head")
-        if model.next_sentence_head is not None:
-            parts.add("next_sentence_head")
-    return frozenset(parts)
-
-
-def _architecture(model: Encoder | PretrainingModel) -> str:
-    if isinstance(model, Encoder):
-        return "BertModel"
-    return "BertForMaskedLM" if model.next_sentence_head is None else "BertForPreTraining"
-
-
-def _name_dtype(raw: dict[str, Any], dtype: torch.dtype, *, is_new: bool) -> None:
-    """Say the dtype under the key that the file used, if it used one."""
-    keys = [key for key in ("dtype", "torch_dtype") if raw.get(key) is not None]
-    for key in ["dtype"] if is_new else keys:
-        raw[key] = str(dtype).removeprefix("torch.")
-
-
-def _inputs(origin: Origin | None, tokenizer: Path | None) -> list[dict[str, Any]]:
-    """What the model was made from: artefacts by their manifest, other folders by the file that matters."""
-    found = []
-    for folder, files in ((origin and origin.folder, (WEIGHTS, INDEX)), (tokenizer, TOKENIZER_FILES)):
-        if folder is not None:
-            plain = [folder / name for name in files if (folder / name).is_file()]
-            found.append(describe_input(folder if (folder / MANIFEST).is_file() or not plain else plain[0]))
-    return [item for place, item in enumerate(found) if item not in found[:place]]
-
-
-def _complete(manifest: Manifest, raw: Mapping[str, Any], model: nn.Module, folder: Path) -> Manifest:
-    counts = {"parameters": sum(p.numel() for p in model.parameters()), "vocabulary": raw["vocab_size"]}
-    return dataclasses.replace(
-        manifest,
-        config=manifest.config or to_plain(raw),
-        files=describe_files(folder),
-        counts={**counts, **manifest.counts},
-    )
