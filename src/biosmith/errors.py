@@ -52,6 +52,16 @@ class BadInput(BiosmithError):
             text += f"; valid: {', '.join(self.valid)}"
         super().__init__(text)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors come back from worker processes; the default would call __init__ with the finished text alone.
+        return _rebuild, (type(self), str(self), self.__dict__)
+
+
+def _rebuild(kind: type[BadInput], text: str, state: dict[str, object]) -> BadInput:
+    error = kind.__new__(kind, text)
+    error.__dict__.update(state)
+    return error
+
 
 def shorten(value: object, limit: int = 120) -> str:
     """`repr` of a value, cut so that an error stays one readable line."""
