@@ -53,12 +53,14 @@ class Report:
         text: what people see instead (a string or any rich renderable); None shows `data` as a table.
         set_aside: how much input was set aside; more than none makes the exit code 3.
         set_aside_file: the file that lists it.
+        exit_code: for a command whose answer can be "no" (trace, doctor): `FAILED` although it ran to its end.
     """
 
     data: Any = field(default_factory=dict)
     text: Any = None
     set_aside: int = 0
     set_aside_file: str | None = None
+    exit_code: int = DONE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, MemoryError) as error:
         return _fail(_describe_system_error(error), FAILED, as_json)
     _show(report, as_json)
-    return SET_ASIDE if report.set_aside else DONE
+    return report.exit_code or (SET_ASIDE if report.set_aside else DONE)
 
 
 def _find_command(arguments: list[str]) -> tuple[str | None, list[str]]:
@@ -144,15 +146,21 @@ def _show_commands(arguments: list[str]) -> int:
     wrong = not asked and not (group and len(wanted) == 1)
     console = Console(stderr=wrong)
     if wrong:
-        known = ", ".join(n.partition(" ")[2] for n in group) or ", ".join(dict.fromkeys(n.split()[0] for n in COMMANDS))
+        known = ", ".join(n.partition(" ")[2] for n in group) or ", ".join(
+            dict.fromkeys(n.split()[0] for n in COMMANDS)
+        )
         console.print(f"biosmith: {' '.join(wanted[:2])!r} is not a command; valid: {known}", markup=False)
         return WRONG_CALL
     table = Table(box=None, show_header=False, padding=(0, 2))
     for name, (_, summary) in (group or COMMANDS).items():
         table.add_row(f"[bold cyan]{name}[/]", summary)
-    console.print("[bold]biosmith[/] COMMAND [OPTIONS]   from raw biomedical text to a deployable language model\n")
+    console.print(
+        "[bold]biosmith[/] COMMAND [OPTIONS]   from raw biomedical text to a deployable language model\n"
+    )
     console.print(table)
-    console.print("\nbiosmith COMMAND --help shows options and an example; --json prints one JSON object on stdout.")
+    console.print(
+        "\nbiosmith COMMAND --help shows options and an example; --json prints one JSON object on stdout."
+    )
     console.print("Exit codes: 0 done, 1 failed, 2 wrong call, 3 done but some input was set aside.")
     return DONE if asked or {"-h", "--help"} & set(arguments) else WRONG_CALL
 
@@ -165,7 +173,9 @@ def _show(report: Report, as_json: bool) -> None:
     else:
         from rich.console import Console
 
-        Console(soft_wrap=isinstance(report.text, str)).print(_table(report.data) if report.text is None else report.text)
+        Console(soft_wrap=isinstance(report.text, str)).print(
+            _table(report.data) if report.text is None else report.text
+        )
     if report.set_aside:
         listed = f"; listed in {report.set_aside_file}" if report.set_aside_file else ""
         print(f"biosmith: {report.set_aside:,} records were set aside{listed}", file=sys.stderr)

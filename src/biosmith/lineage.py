@@ -1,0 +1,187 @@
+"""Where an artefact came from: its manifest, the manifests of its inputs, and so on down to the raw files.
+
+A manifest names each input by the path of the day and by digest. Folders get moved, so an input that is not at its
+path is looked for beside the artefact; the digest says whether it is the same one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from biosmith.artefact import MANIFEST, Manifest, digest_file, load_manifest
+from biosmith.errors import BadInput, UsageError
+
+SOUND, MOVED, CHANGED, MISSING, UNCHECKED = "sound", "moved", "changed", "missing", "unchecked"
+BROKEN = (CHANGED, MISSING)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One artefact or file, and what it was made from.
+
+    Attributes:
+        path: where it lies now, or where it lay if it is missing.
+        kind: "corpus", "tokens", ..., or "file", "folder", "missing" for what is no artefact.
+        state: "sound" (every digest agrees), "moved" (sound, but not where the manifest says), "changed", "missing",
+            or "unchecked" (a folder without a manifest has no digest to check).
+        problems: what is wrong with it, one line each.
+        command, version, created, seed, counts: as its manifest says.
+        inputs: what it was made from.
+    """
+
+    path: str
+    kind: str
+    state: str
+    digest: str = ""
+    problems: tuple[str, ...] = ()
+    command: str = ""
+    version: str = ""
+    created: str = ""
+    seed: int | None = None
+    counts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    inputs: tuple[Origin, ...] = ()
+
+    def walk(self) -> Iterator[Origin]:
+        """This origin and all below it, top down."""
+        yield self
+        for origin in self.inputs:
+            yield from origin.walk()
+
+
+def find_artefact(path: Path) -> Path:
+    """The artefact folder that a path means: itself, or the nearest folder above a file that lies in one.
+
+    Raises:
+        UsageError: the path does not exist, or nothing above it is an artefact.
+    """
+    if not path.exists():
+        raise UsageError(
+            f"{path} does not exist; expected a biosmith artefact: a folder with a manifest.json"
+        )
+    for folder in (path, *path.absolute().parents):
+        if (folder / MANIFEST).is_file():
+            return folder
+    raise UsageError(
+        f"{path} has no manifest.json, nor has any folder above it; it is not a biosmith artefact"
+    )
+
+
+def trace_origin(
+    folder: Path, *, verify: bool = True, advance: Callable[[int], None] = lambda _: None
+) -> Origin:
+    """Walk the manifests back from an artefact to the raw files.
+
+    Args:
+        folder: an artefact; see `find_artefact`.
+        verify: compare the digest of every file; otherwise only its size.
+        advance: told the number of bytes that were read.
+
+    Raises:
+        UsageError, BadInput: the artefact's own manifest is missing or unreadable.
+    """
+    load_manifest(folder)
+    return _Walk(verify, advance).artefact(folder, folder, None)
+
+
+@dataclass
+class _Walk:
+    verify: bool
+    advance: Callable[[int], None]
+    seen: dict[str, Origin] = dataclasses.field(default_factory=dict)  # each folder is verified once
+    digests: dict[str, str] = dataclasses.field(default_factory=dict)  # and each file is read once
+
+    def artefact(self, folder: Path, recorded: Path, digest: str | None) -> Origin:
+        key = str(folder.resolve())
+        if key in self.seen:
+            known = self.seen[key]
+            moved = known.state == SOUND and folder != recorded
+            return dataclasses.replace(known, state=MOVED if moved else known.state)
+        try:
+            manifest = load_manifest(folder)
+        except (BadInput, UsageError) as error:
+            return Origin(str(folder), "folder", CHANGED, problems=(str(error),))
+        found = digest_file(folder / MANIFEST)
+        problems = [*self._problems(folder, manifest)]
+        if digest is not None and digest != found:
+            problems.insert(
+                0, f"made anew since: its manifest is {found[:12]}, the one used was {digest[:12]}"
+            )
+        origin = Origin(
+            path=str(folder),
+            kind=manifest.kind,
+            state=CHANGED if problems else MOVED if folder != recorded else SOUND,
+            digest=found,
+            problems=tuple(problems),
+            command=manifest.command,
+            version=manifest.version,
+            created=manifest.created,
+            seed=manifest.seed,
+            counts=manifest.counts,
+            inputs=tuple(self._input(folder, entry) for entry in manifest.inputs),
+        )
+        self.seen[key] = origin
+        return origin
+
+    def _input(self, folder: Path, entry: Mapping[str, Any]) -> Origin:
+        recorded, kind = Path(str(entry.get("path", ""))), str(entry.get("kind", "file"))
+        digest = entry.get("digest")
+        place = self._find(recorded, folder, entry)
+        if place is None:
+            lost = f"not at {recorded}, nor beside {folder}"
+            return Origin(str(recorded), kind, MISSING, digest or "", (lost,))
+        if (place / MANIFEST).is_file():
+            return self.artefact(place, recorded, digest)
+        if place.is_dir():
+            return Origin(str(place), "folder", UNCHECKED if place == recorded else MOVED)
+        wrong = [p for p in [self._problem(place, entry)] if p]
+        state = CHANGED if wrong else MOVED if place != recorded else SOUND
+        return Origin(str(place), "file", state, digest or "", tuple(wrong))
+
+    def _problems(self, folder: Path, manifest: Manifest) -> Iterator[str]:
+        for name, entry in manifest.files.items():
+            problem = self._problem(folder / name, entry)
+            if problem:
+                yield f"{name}: {problem}"
+
+    def _problem(self, path: Path, entry: Mapping[str, Any]) -> str | None:
+        if not path.is_file():
+            return "is missing"
+        size, expected = path.stat().st_size, entry.get("bytes")
+        if expected is not None and size != expected:
+            return f"has {size:,} bytes, the manifest says {expected:,}"
+        if self.verify and entry.get("digest"):
+            found = self._digest(path)
+            if found != entry["digest"]:
+                return f"has digest {found[:12]}, the manifest says {entry['digest'][:12]}"
+        return None
+
+    def _find(self, recorded: Path, folder: Path, entry: Mapping[str, Any]) -> Path | None:
+        """Where an input lies now: at its path, under a folder above the artefact, or beside the artefact."""
+        above = [folder.absolute(), *folder.absolute().parents]
+        candidates = [recorded]
+        if not recorded.is_absolute():
+            candidates += [parent / recorded for parent in above]
+        candidates += [parent / recorded.name for parent in above[:3] if recorded.name]
+        there = [path for path in candidates if path.exists()]
+        for path in there:
+            if self._is_same(path, entry):
+                return path
+        return there[0] if there and there[0] == recorded else None
+
+    def _is_same(self, path: Path, entry: Mapping[str, Any]) -> bool:
+        if (path / MANIFEST).is_file():
+            return digest_file(path / MANIFEST) == entry.get("digest")
+        if path.is_file():
+            return entry.get("kind", "file") == "file" and self._problem(path, entry) is None
+        return "digest" not in entry
+
+    def _digest(self, path: Path) -> str:
+        key = str(path.resolve())
+        if key not in self.digests:
+            self.digests[key] = digest_file(path)
+            self.advance(path.stat().st_size)
+        return self.digests[key]

@@ -1,0 +1,102 @@
+"""Tracing: a chain of small artefacts on disk, then moved, changed and lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from biosmith.artefact import Manifest, describe_files, describe_input
+from biosmith.errors import UsageError
+from biosmith.lineage import CHANGED, MISSING, MOVED, SOUND, find_artefact, trace_origin
+
+
+def make(folder: Path, kind: str, content: str, inputs: list[Path]) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "data.txt").write_text(content, encoding="utf-8")
+    described = [describe_input(path) for path in inputs]
+    Manifest(kind, inputs=described, files=describe_files(folder), command=f"make {kind}").save(folder)
+    return folder
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Path:
+    """raw file -> corpus -> vocabulary; corpus and vocabulary -> tokens -> run."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "raw.xml").write_text("<raw/>", encoding="utf-8")
+    corpus = make(home / "corpus", "corpus", "shard", [home / "raw.xml"])
+    vocabulary = make(home / "vocabulary", "vocabulary", "pieces", [corpus])
+    tokens = make(home / "tokens", "tokens", "ids", [corpus, vocabulary])
+    return make(home / "run", "run", "weights", [tokens])
+
+
+def states(folder: Path) -> dict[str, str]:
+    return {Path(origin.path).name: origin.state for origin in trace_origin(folder).walk()}
+
+
+def test_an_untouched_chain_is_sound_down_to_the_raw_file(chain: Path) -> None:
+    origin = trace_origin(chain)
+    assert [o.kind for o in origin.walk()] == ["run", "tokens", "corpus", "file", "vocabulary", "corpus", "file"]
+    assert {o.state for o in origin.walk()} == {SOUND}
+    assert origin.inputs[0].command == "make tokens"
+
+
+def test_a_flipped_byte_is_found_by_digest_although_the_size_agrees(chain: Path) -> None:
+    (chain.parent / "corpus" / "data.txt").write_text("shart", encoding="utf-8")  # 5 bytes, as "shard" has
+    assert states(chain)["corpus"] == CHANGED
+    # Sizes alone cannot tell, which is what --no-verify promises and no more.
+    assert {o.state for o in trace_origin(chain, verify=False).walk()} == {SOUND}
+
+
+def test_a_chain_moved_as_a_whole_is_still_found_and_sound(chain: Path) -> None:
+    # Manifests hold absolute paths here, so every input has to be looked for beside the artefact.
+    there = chain.parent.parent / "elsewhere"
+    shutil.move(chain.parent, there)
+    found = states(there / "run")
+    assert found.pop("run") == SOUND
+    assert set(found.values()) == {MOVED}
+
+
+def test_a_lost_raw_file_is_missing_and_everything_above_stays_sound(chain: Path) -> None:
+    (chain.parent / "raw.xml").unlink()
+    found = states(chain)
+    assert found["raw.xml"] == MISSING
+    assert found["corpus"] == SOUND
+
+
+def test_an_input_made_anew_is_not_taken_for_the_one_that_was_used(chain: Path) -> None:
+    manifest = chain.parent / "corpus" / "manifest.json"
+    data = json.loads(manifest.read_text(encoding="utf-8"))
+    manifest.write_text(json.dumps(data | {"created": "2001-01-01"}), encoding="utf-8")
+    corpus = next(o for o in trace_origin(chain).walk() if o.kind == "corpus")
+    assert corpus.state == CHANGED
+    assert "made anew" in corpus.problems[0]
+
+
+def test_an_input_whose_manifest_is_broken_is_changed_and_does_not_stop_the_walk(chain: Path) -> None:
+    (chain.parent / "vocabulary" / "manifest.json").write_text("{", encoding="utf-8")
+    origins = list(trace_origin(chain).walk())
+    broken = [o for o in origins if o.state == CHANGED]
+    assert [Path(o.path).name for o in broken] == ["vocabulary"]
+    assert any(o.kind == "corpus" for o in origins)
+
+
+def test_each_file_is_read_once_however_often_it_is_an_input(chain: Path) -> None:
+    read: list[int] = []
+    trace_origin(chain, advance=read.append)
+    # raw.xml 6 bytes, then shard, pieces, ids, weights; the corpus is an input twice but read once.
+    assert sum(read) == sum(len(text) for text in ("<raw/>", "shard", "pieces", "ids", "weights"))
+
+
+def test_a_file_inside_an_artefact_means_the_artefact(chain: Path) -> None:
+    assert find_artefact(chain / "data.txt") == chain
+
+
+def test_what_is_no_artefact_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nowhere does not exist"):
+        find_artefact(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="not a biosmith artefact"):
+        find_artefact(tmp_path)
