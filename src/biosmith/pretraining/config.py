@@ -5,6 +5,7 @@ Each objective, optimizer and schedule carries its `kind`, so that a saved recip
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -39,6 +40,7 @@ class MaskedLanguageModel:
     rate: float = 0.15  # share of the tokens that are hidden
     unit: Literal["token", "word"] = "word"
     replace: tuple[float, float, float] = (0.8, 0.1, 0.1)  # [MASK], random token, kept; drawn for each token
+    copies: int | None = None  # so many fixed maskings of the corpus, in turn; None masks every epoch anew
     weight: float = 1.0
 
 
@@ -51,6 +53,7 @@ class NextSentencePrediction:
     weight: float = 1.0
 
 
+Profile = Literal["faithful", "fast"]
 Objective = MaskedLanguageModel | NextSentencePrediction
 
 
@@ -71,14 +74,16 @@ class AdamW:
 class Linear:
     """Linear warm-up, then linear decay to `final` times the peak.
 
-    In the original BERT code the warm-up *replaces* the decayed rate, which jumps down by the share of the warm-up
-    when it ends; "multiplies" scales the decayed rate instead (ELECTRA).
+    With s of S steps done and a warm-up of W, the rate after the warm-up is peak * (1 - s / S) in the modes "replaces"
+    and "multiplies", and peak * (S - s) / (S - W) in "triangle". During the warm-up it is peak * s / W, but in
+    "multiplies" that times (1 - s / S). So "replaces" (the original BERT code) jumps down by W / S when the warm-up
+    ends, "multiplies" (ELECTRA) never reaches the peak, and "triangle" (slanted triangular) does both right.
     """
 
     kind: Literal["linear"] = "linear"
     warmup: float = 0.01  # share of all steps, so that it follows when `steps` is changed
     warmup_steps: int | None = None  # a number of steps instead of the share
-    mode: Literal["replaces", "multiplies"] = "replaces"
+    mode: Literal["replaces", "multiplies", "triangle"] = "replaces"
     final: float = 0.0
 
     def warm_up_length(self, steps: int) -> int:
@@ -145,7 +150,7 @@ class Recipe:
     checkpoint_every: int = 10_000  # steps
     keep_checkpoints: int = 2  # newest ones kept; 0 keeps all
     log_every: int = 100  # steps
-    profile: Literal["faithful", "fast"] = "faithful"
+    profile: Profile = "faithful"
     precision: Literal["auto", "float32", "bfloat16"] = (
         "auto"  # auto: bfloat16 where the device has it in hardware
     )
@@ -162,6 +167,14 @@ class Recipe:
             )
         if self.batch.tokens < 1:
             raise UsageError(f"batch.tokens must be at least 1, not {self.batch.tokens}")
+
+    def with_vocabulary(self, size: int, pad_id: int = 0) -> Recipe:
+        """The same recipe for another vocabulary; the word embedding follows its size."""
+        return dataclasses.replace(
+            self,
+            vocabulary=dataclasses.replace(self.vocabulary, size=size),
+            model=dataclasses.replace(self.model, vocabulary_size=size, pad_id=pad_id),
+        )
 
     def objective(self, kind: str) -> Any:
         """The objective of that kind, or None."""

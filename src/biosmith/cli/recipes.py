@@ -1,0 +1,82 @@
+"""`biosmith recipes`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import tyro
+
+from biosmith.cli import Report
+from biosmith.pretraining.config import Profile
+
+
+def recipes(
+    name: Annotated[str | None, tyro.conf.Positional] = None,
+    *,
+    profile: Profile = "faithful",
+    override: tuple[str, ...] = (),
+) -> Report:
+    """List the papers' recipes, or print one in full with its citations.
+
+    Example: biosmith recipes bioformer-8l --profile fast
+
+    Args:
+        name: a recipe; all are listed without it.
+        profile: "faithful" is the paper's own arithmetic, "fast" what is known to be better today.
+        override: key.path=value, as `pretrain` takes them.
+    """
+    from biosmith.artefact import to_plain
+    from biosmith.recipes import RECIPES, apply_overrides, find_recipe, parameters
+
+    if name is None:
+        found = [find_recipe(known, profile) for known in RECIPES]
+        data = [
+            {
+                "name": recipe.name,
+                "parameters": parameters(recipe),
+                "layers": recipe.model.layers,
+                "width": recipe.model.width,
+                "heads": recipe.model.heads,
+                "vocabulary": recipe.vocabulary.size,
+                "steps": recipe.steps,
+                "batch_tokens": recipe.batch.tokens,
+                "paper": recipe.paper,
+            }
+            for recipe in found
+        ]
+        return Report(data, _list(data))
+    recipe = apply_overrides(find_recipe(name, profile), override)
+    count = parameters(recipe)
+    return Report(to_plain(recipe) | {"parameters": count}, _full(recipe, count))
+
+
+def _list(data: list[dict[str, object]]) -> object:
+    from rich.table import Table
+
+    columns = ("name", "parameters", "layers", "width", "heads", "steps", "batch_tokens", "paper")
+    table = Table(box=None, padding=(0, 1))
+    for column in columns:
+        justify = "left" if column in ("name", "paper") else "right"
+        table.add_column(column.replace("_", " "), justify=justify, no_wrap=column != "paper")
+    for row in data:
+        short = row | {"paper": str(row["paper"]).partition(",")[0].partition(";")[0]}
+        shown = [short[column] for column in columns]
+        table.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in shown))
+    return table
+
+
+def _full(recipe: object, count: int) -> object:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from biosmith.recipes.table import Recipe, rows
+
+    assert isinstance(recipe, Recipe)
+    table = Table(box=None, padding=(0, 2))
+    for column in ("field", "value", "source"):
+        table.add_column(column, overflow="fold")
+    for path, value, citation in rows(recipe):
+        table.add_row(Text(path), Text(value), Text(citation, style="dim"))
+    head = Text(f"{recipe.name}: {count:,} parameters\n{recipe.paper}\n")
+    return Group(head, table)

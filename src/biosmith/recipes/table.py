@@ -1,0 +1,82 @@
+"""All recipes by name, and the profiles they come in."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, get_args
+
+from biosmith.artefact import to_plain
+from biosmith.errors import UsageError
+from biosmith.models.bert import count_parameters
+from biosmith.pretraining.config import Profile, Recipe
+from biosmith.recipes import bert, bioformer, demo, pubmedbert
+
+# One line a recipe; a new paper is a new file and a line here.
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    "bert-base": bert.bert_base,
+    "pubmedbert": pubmedbert.pubmedbert,
+    "bioformer-8l": bioformer.bioformer_8l,
+    "bioformer-16l": bioformer.bioformer_16l,
+    "demo": demo.demo,
+}
+
+
+def find_recipe(name: str, profile: Profile = "faithful") -> Recipe:
+    """The recipe of that name. Raises `UsageError` that lists the valid names."""
+    if name not in RECIPES:
+        raise UsageError(f"recipe {name!r} is unknown; valid: {', '.join(RECIPES)}")
+    return with_profile(RECIPES[name](), profile)
+
+
+def with_profile(recipe: Recipe, profile: Profile) -> Recipe:
+    """The recipe in one of its profiles.
+
+    "faithful" is the paper's own arithmetic. "fast" leaves dropout out, so that the packed attention kernel serves
+    (it knows none); large corpora are not seen often enough for dropout to help (Geiping and Goldstein, 2023,
+    Cramming, section 4.3). Raises `UsageError` for another name.
+    """
+    if profile not in get_args(Profile):
+        raise UsageError(f"profile {profile!r} is unknown; valid: {', '.join(get_args(Profile))}")
+    if profile == "faithful":
+        return dataclasses.replace(recipe, profile=profile)
+    dropout = "profile fast: none (Geiping and Goldstein, 2023, Cramming, section 4.3)"
+    return dataclasses.replace(
+        recipe,
+        profile=profile,
+        model=recipe.model.without_dropout(),
+        citations={**recipe.citations, "model.dropout": dropout, "model.attention_dropout": dropout},
+    )
+
+
+def parameters(recipe: Recipe) -> int:
+    """Parameters of the recipe's model with its pretraining heads."""
+    return count_parameters(
+        recipe.model, next_sentence=recipe.objective("next_sentence_prediction") is not None
+    )
+
+
+def rows(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
+    """(path, value, citation) of every value of a recipe; a citation of a section stands at its first value."""
+    plain = {
+        key: value for key, value in to_plain(recipe).items() if key not in ("name", "paper", "citations")
+    }
+    open_citations = dict(recipe.citations)
+    for path, value in _flat(plain, ""):
+        parts = path.split(".")
+        sections = [".".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
+        found = [open_citations.pop(section) for section in sections if section in open_citations]
+        yield path, value, "; ".join(found)
+
+
+def _flat(value: Any, prefix: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        value = {item.get("kind", str(place)): item for place, item in enumerate(value)}
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key == "kind" and prefix.startswith("objectives."):
+                continue  # it stands in the path already
+            yield from _flat(item, f"{prefix}.{key}" if prefix else key)
+    else:
+        shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        yield prefix, f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else shown
