@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -50,18 +50,17 @@ def recipes(
     return Report(to_plain(recipe) | {"parameters": count}, _full(recipe, count))
 
 
-def _list(data: list[dict[str, object]]) -> object:
+def _list(data: list[dict[str, Any]]) -> object:
     from rich.table import Table
 
-    columns = ("name", "parameters", "layers", "width", "heads", "steps", "batch_tokens", "paper")
     table = Table(box=None, padding=(0, 1))
-    for column in columns:
-        justify = "left" if column in ("name", "paper") else "right"
-        table.add_column(column.replace("_", " "), justify=justify, no_wrap=column != "paper")
+    for column in ("name", "paper", "layers x width", "parameters", "steps", "tokens a step"):
+        table.add_column(column, justify="left" if column in ("name", "paper") else "right", no_wrap=True)
     for row in data:
-        short = row | {"paper": str(row["paper"]).partition(",")[0].partition(";")[0]}
-        shown = [short[column] for column in columns]
-        table.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in shown))
+        paper = row["paper"].partition(",")[0].partition(";")[0]
+        shape = f"{row['layers']} x {row['width']}"
+        numbers = (f"{row[key]:,}" for key in ("parameters", "steps", "batch_tokens"))
+        table.add_row(row["name"], paper, shape, *numbers)
     return table
 
 
