@@ -1,0 +1,136 @@
+"""The command line as a whole: every command is found, explains itself, and keeps to the rules for output and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from biosmith.artefact import Manifest, describe_files, describe_input
+from biosmith.cli import COMMANDS, main
+from biosmith.errors import DONE, FAILED, WRONG_CALL
+
+GROUPS = sorted({name.split()[0] for name in COMMANDS if " " in name})
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_there_and_its_help_has_an_example(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    assert callable(getattr(importlib.import_module(module), attribute))
+    with pytest.raises(SystemExit) as stop:
+        main([*name.split(), "--help"])
+    assert stop.value.code == DONE
+    shown = capsys.readouterr().out
+    assert "Example" in shown
+    assert f"biosmith {name}" in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_refuses_an_unknown_option_as_a_wrong_call(name: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([*name.split(), "--no-such-option"])
+    assert stop.value.code == WRONG_CALL
+
+
+def test_an_unknown_command_is_a_wrong_call_that_lists_the_valid_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["korpus", "build"]) == WRONG_CALL
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "'korpus build' is not a command" in shown.err
+    assert "corpus" in shown.err and "annotate" in shown.err
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_an_unknown_command_of_a_group_lists_that_group(
+    group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([group, "nonsense"]) == WRONG_CALL
+    known = {name.split()[1] for name in COMMANDS if name.split()[0] == group}
+    shown = capsys.readouterr().err
+    assert all(name in shown for name in known)
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == DONE
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in COMMANDS)
+
+
+def test_help_needs_no_heavy_library_so_that_it_is_there_at_once() -> None:
+    code = (
+        "import sys; from biosmith.cli import main; main(['--help']);"
+        "heavy = {'torch', 'transformers', 'tokenizers', 'pyarrow', 'lxml', 'numpy', 'tyro'} & set(sys.modules);"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_importing_the_package_imports_no_heavy_library() -> None:
+    code = "import sys, biosmith; assert not {'torch', 'transformers', 'lxml'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def make_artefact(folder: Path) -> Path:
+    folder.mkdir()
+    raw = folder.parent / "raw.xml"
+    raw.write_text("<raw/>", encoding="utf-8")
+    (folder / "part").write_text("text", encoding="utf-8")
+    Manifest("corpus", inputs=[describe_input(raw)], files=describe_files(folder)).save(folder)
+    return folder
+
+
+def test_json_prints_exactly_one_object_on_stdout_and_nothing_else(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_artefact(tmp_path / "corpus")
+    assert main(["trace", str(folder), "--json"]) == DONE
+    out = capfd.readouterr().out
+    assert out.count("\n") == 1
+    report = json.loads(out)
+    assert report["complete"] is True
+    assert report["raw_files"] == [str(tmp_path / "raw.xml")]
+
+
+def test_trace_exits_with_one_when_something_changed_and_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_artefact(tmp_path / "corpus")
+    (folder / "part").write_text("texts", encoding="utf-8")
+    assert main(["trace", str(folder)]) == FAILED
+    assert "part: has 5 bytes, the manifest says 4" in capsys.readouterr().out
+
+
+def test_an_error_with_json_is_an_object_too_and_one_line_on_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["trace", str(tmp_path / "nowhere"), "--json"]) == WRONG_CALL
+    shown = capsys.readouterr()
+    assert "does not exist" in json.loads(shown.out)["error"]
+    assert len(shown.err.splitlines()) == 1
+
+
+def test_doctor_says_what_the_machine_has(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["doctor", "--no-measure", "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert code == (FAILED if report["problems"] else DONE)
+    assert report["libraries"]["torch"] and report["processor"]["cores"] >= 1
+    assert report["extras"]["track"] == {
+        "installed": True,
+        "missing": [],
+        "gives": "training curves in TensorBoard",
+    }
+
+
+def test_the_module_runs_as_a_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "biosmith", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("biosmith ")
