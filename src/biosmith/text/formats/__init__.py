@@ -37,7 +37,10 @@ from biosmith.text.formats.report import WriteReport
 
 # In this order the formats look at a file; the first that recognises it reads it.
 FORMATS: dict[str, str] = {
+    "medline": "biosmith.text.formats.medline",
     "parquet": "biosmith.text.formats.parquet",
+    "bioc-xml": "biosmith.text.formats.bioc_xml",
+    "bioc-json": "biosmith.text.formats.bioc_json",
     "jsonl": "biosmith.text.formats.jsonl",
 }
 
