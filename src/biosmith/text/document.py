@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -111,7 +111,9 @@ class Document:
         """
         laid, parts, position = [], [], 0
         for passage in passages:
-            laid.append(replace(passage, offset=position) if passage.offset != position else passage)
+            if passage.offset != position:  # written out, for `replace` costs three times as much
+                passage = Passage(passage.kind, passage.text, position, passage.label, passage.infons)
+            laid.append(passage)
             parts.append(passage.text)
             position += len(passage.text) + 1
         return Document(id, " ".join(parts), tuple(laid), tuple(mentions), tuple(relations), infons or {})

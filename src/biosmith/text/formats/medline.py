@@ -1,0 +1,294 @@
+"""MEDLINE/PubMed XML: baseline and update files, E-utilities answers, books, bare citations; read in constant memory.
+
+A citation becomes one `Document` whose id is the PMID.
+
+- Passages: "title", then one "abstract" for each section. The label of a section ("METHODS") is `Passage.label` and
+  not part of the text; its NLM category is the infon "category". Inline markup: the rule of `text/markup.py`.
+- Titles are kept as NLM writes them: a title in square brackets is NLM's translation (infon "translated": "true" of
+  the passage). "[Not Available]." and "[In Process Citation]." say that there is no title: no passage. The title in
+  the language of the article is the infon "vernacular_title".
+- OtherAbstract: in English (plain-language summaries, abstracts of other agencies) passages of kind
+  "other_abstract" after the abstract; in any other language kept out of the text, in the infon
+  "other_abstract_LANGUAGE", so that the text of a document is English as far as NLM knows.
+- Infons: pmid, version, date_revised (YYYY-MM-DD), language ("eng", "chi; eng"), journal, year, publication_types
+  ("; " between them), doi, pmcid. With `mesh=True` also mesh: descriptors, "*" before major topics.
+- Several versions of a PMID, and the same PMID in several files, are several documents: whoever collects them keeps
+  the one with the highest version and then the latest revision. DeleteCitation and DeleteDocument are read with
+  `deletions=True` only: a document without text whose infon "deleted" is "true".
+- Authors, affiliations, references, grants and chemicals are not read.
+- A citation with neither title nor abstract is a document without passages; one without an Article element or
+  without a PMID is set aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO
+
+from lxml.etree import _Element as Element
+
+from biosmith.errors import BadInput
+from biosmith.rejects import Rejects
+from biosmith.text.document import Document, Passage
+from biosmith.text.markup import text_of
+from biosmith.text.xml import XmlSource, children, elements, root_name
+
+NAME = "medline"
+SUFFIXES = (".medline.xml", ".pubmed.xml", ".pxml", ".xml")
+
+_CITATIONS = ("PubmedArticle", "MedlineCitation", "PubmedBookArticle", "BookDocument")
+_DELETIONS = ("DeleteCitation", "DeleteDocument")
+_SETS = frozenset(f"{name}Set" for name in _CITATIONS)
+_ROOTS = frozenset((*_CITATIONS, *_SETS, "eFetchResult"))
+_ARTICLE_PARTS = (
+    *(
+        "ArticleTitle",
+        "Abstract",
+        "Journal",
+        "Language",
+        "PublicationTypeList",
+        "VernacularTitle",
+        "ELocationID",
+    ),
+)
+_NO_TITLE = frozenset(
+    ("[not available].", "[not available]", "[in process citation].", "[in process citation]")
+)
+_MONTHS = {
+    name: f"{i:02d}"
+    for i, name in enumerate(
+        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1
+    )
+}
+
+
+def looks_like(head: bytes) -> bool:
+    """Whether the file begins an XML document with one of the roots of PubMed."""
+    return root_name(head) in _ROOTS
+
+
+def read(
+    stream: IO[bytes], rejects: Rejects, file: str, *, deletions: bool = False, mesh: bool = False
+) -> Iterator[Document]:
+    """Stream the citations of a file.
+
+    Args:
+        stream: decompressed XML.
+        rejects: receives citations without an article or a PMID.
+        file: name for messages.
+        deletions: also yield a document without text for each deleted PMID.
+        mesh: also read MeSH headings.
+
+    Raises:
+        BadInput: the XML is cut or broken; every complete citation before that place was yielded.
+    """
+    last = None
+    try:
+        source = XmlSource(stream)
+        flat = source.root in _SETS
+        for element in children(source, file) if flat else elements(source, (*_CITATIONS, *_DELETIONS), file):
+            if element.tag in _DELETIONS:
+                if deletions:
+                    for pmid in element.iterchildren("PMID"):
+                        yield _deletion(pmid)
+                continue
+            if element.tag not in _CITATIONS:
+                continue
+            document = _read_citation(element, mesh, rejects, file)
+            if document is not None:
+                last = document.id
+                yield document
+    except BadInput as error:
+        raise BadInput(
+            file, error.reason, record=f"after PMID {last}" if last else "start of file"
+        ) from error
+
+
+def _deletion(pmid: Element) -> Document:
+    name = (pmid.text or "").strip()
+    return Document(name, "", infons={"pmid": name, "version": pmid.get("Version", "1"), "deleted": "true"})
+
+
+def _read_citation(element: Element, mesh: bool, rejects: Rejects, file: str) -> Document | None:
+    citation: Element | None = element
+    if element.tag in ("PubmedArticle", "PubmedBookArticle"):
+        citation = next(element.iterchildren("MedlineCitation", "BookDocument"), None)
+    if citation is None:
+        rejects.add(file, f"line {element.sourceline}", f"{element.tag} holds no citation")
+        return None
+    if citation.tag == "BookDocument":
+        infons, passages = _read_book(citation)
+    else:
+        infons, passages = _read_article(citation, mesh)
+    pmid = infons.get("pmid")
+    if not pmid:
+        rejects.add(file, f"line {citation.sourceline}", "citation without a PMID")
+        return None
+    if not passages and citation.tag == "MedlineCitation" and citation.find("Article") is None:
+        rejects.add(file, f"PMID {pmid}", "citation without an article")
+        return None
+    if citation is not element:
+        for history in element.iterchildren("PubmedData", "PubmedBookData"):
+            _read_article_ids(history, infons)
+    return Document.build(pmid, passages, infons=infons)
+
+
+def _read_article(citation: Element, mesh: bool) -> tuple[dict[str, str], list[Passage]]:
+    infons: dict[str, str] = {}
+    passages: list[Passage] = []
+    others: list[Passage] = []
+    for child in citation.iterchildren("PMID", "DateRevised", "Article", "OtherAbstract", "MeshHeadingList"):
+        tag = child.tag
+        if tag == "PMID":
+            _read_pmid(child, infons)
+        elif tag == "DateRevised":
+            infons["date_revised"] = _date(child)
+        elif tag == "Article":
+            for part in child.iterchildren(*_ARTICLE_PARTS):
+                _read_article_part(part, infons, passages)
+        elif tag == "OtherAbstract":
+            others += _read_other_abstract(child, infons)
+        elif mesh and tag == "MeshHeadingList":
+            infons["mesh"] = "; ".join(
+                ("*" if any(e.get("MajorTopicYN") == "Y" for e in heading) else "") + (heading[0].text or "")
+                for heading in child.iterchildren("MeshHeading")
+                if len(heading)
+            )
+    return infons, passages + others
+
+
+def _read_article_part(part: Element, infons: dict[str, str], passages: list[Passage]) -> None:
+    tag = part.tag
+    if tag == "ArticleTitle":
+        passages += _title(part)
+    elif tag == "Abstract":
+        passages += _sections(part, "abstract")
+    elif tag == "Journal":
+        _read_journal(part, infons)
+    elif tag == "Language":
+        _append(infons, "language", part.text)
+    elif tag == "PublicationTypeList":
+        infons["publication_types"] = "; ".join(
+            e.text for e in part.iterchildren("PublicationType") if e.text
+        )
+    elif tag == "VernacularTitle":
+        _put(infons, "vernacular_title", text_of(part))
+    elif tag == "ELocationID" and part.get("EIdType") == "doi" and part.get("ValidYN") != "N":
+        _put(infons, "doi", part.text)
+
+
+def _read_book(book: Element) -> tuple[dict[str, str], list[Passage]]:
+    """A book or a chapter: the chapter's title if there is one, otherwise the book's."""
+    infons: dict[str, str] = {"language": "", "publication_types": ""}
+    passages: list[Passage] = []
+    book_title: list[Passage] = []
+    others: list[Passage] = []
+    for child in book:
+        tag = child.tag
+        if tag == "PMID":
+            _read_pmid(child, infons)
+        elif tag == "ArticleTitle":
+            passages = _title(child) + passages
+        elif tag == "Abstract":
+            passages += _sections(child, "abstract")
+        elif tag == "OtherAbstract":
+            others += _read_other_abstract(child, infons)
+        elif tag == "VernacularTitle":
+            _put(infons, "vernacular_title", text_of(child))
+        elif tag == "Language":
+            _append(infons, "language", child.text)
+        elif tag == "PublicationType":
+            _append(infons, "publication_types", child.text)
+        elif tag == "DateRevised":
+            infons["date_revised"] = _date(child)
+        elif tag == "Book":
+            for part in child.iterchildren("BookTitle"):
+                book_title = _title(part)
+                infons["book"] = book_title[0].text if book_title else ""
+            _put(infons, "year", child.findtext("PubDate/Year"))
+    _read_article_ids(book, infons)
+    if not any(passage.kind == "title" for passage in passages):
+        passages = book_title + passages
+    return {key: value for key, value in infons.items() if value}, passages + others
+
+
+def _title(element: Element) -> list[Passage]:
+    text = text_of(element)
+    if not text or text.lower() in _NO_TITLE:
+        return []
+    if text[0] == "[" and text.rstrip(".?! ").endswith("]"):
+        return [Passage("title", text, infons={"translated": "true"})]
+    return [Passage("title", text)]
+
+
+def _sections(abstract: Element, kind: str, infons: dict[str, str] | None = None) -> list[Passage]:
+    """The sections of an abstract that have text, at their offsets within the abstract."""
+    passages = []
+    for section in abstract.iterchildren("AbstractText"):
+        text = text_of(section)
+        if not text:
+            continue
+        label, about = "", infons or {}
+        if section.attrib:
+            label = " ".join(section.get("Label", "").split())
+            category = section.get("NlmCategory", "")
+            if label.upper() == "UNLABELLED":
+                label = ""
+            if category and category not in ("UNASSIGNED", "UNLABELLED"):
+                about = {**about, "category": category}
+        passages.append(Passage(kind, text, label=label, infons=about))
+    return passages
+
+
+def _read_other_abstract(element: Element, infons: dict[str, str]) -> list[Passage]:
+    language = element.get("Language", "eng")  # the default of the DTD
+    kind = element.get("Type", "")
+    sections = _sections(element, "other_abstract", {"type": kind} if kind else {})
+    if language == "eng":
+        return sections
+    text = " ".join(f"{s.label}: {s.text}" if s.label else s.text for s in sections)
+    key = f"other_abstract_{language}"
+    _put(infons, key, f"{infons[key]} {text}" if key in infons else text)
+    return []
+
+
+def _read_pmid(element: Element, infons: dict[str, str]) -> None:
+    infons["pmid"] = (element.text or "").strip()
+    infons["version"] = element.get("Version", "1")
+
+
+def _read_journal(journal: Element, infons: dict[str, str]) -> None:
+    for child in journal.iterchildren("Title", "JournalIssue"):
+        if child.tag == "Title":
+            _put(infons, "journal", child.text)
+            continue
+        for date in child.iterchildren("PubDate"):
+            for year in date.iterchildren("Year", "MedlineDate"):  # MedlineDate as in "1998 Dec-1999 Jan"
+                _put(infons, "year", (year.text or "").strip()[:4])
+
+
+def _read_article_ids(parent: Element, infons: dict[str, str]) -> None:
+    for identifiers in parent.iterchildren("ArticleIdList"):
+        for identifier in identifiers.iterchildren("ArticleId"):
+            kind = identifier.get("IdType")
+            if kind == "pmc":
+                _put(infons, "pmcid", identifier.text)
+            elif kind == "doi" and "doi" not in infons:
+                _put(infons, "doi", identifier.text)
+
+
+def _date(element: Element) -> str:
+    year, month, day = [*[(child.text or "").strip() for child in element], "1", "1"][
+        :3
+    ]  # in the order of the DTD
+    return f"{year}-{_MONTHS.get(month[:3].lower()) or month.zfill(2)}-{day.zfill(2)}"
+
+
+def _put(infons: dict[str, str], key: str, value: str | None) -> None:
+    if value is not None and (value := value.strip()):
+        infons[key] = value
+
+
+def _append(infons: dict[str, str], key: str, value: str | None) -> None:
+    if value is not None and (value := value.strip()):
+        infons[key] = f"{infons[key]}; {value}" if infons.get(key) else value
