@@ -1,0 +1,115 @@
+"""Pages that are made from the program itself, so that they cannot disagree with it; mkdocs runs this at each build."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import io
+import os
+import pkgutil
+from pathlib import Path
+
+import mkdocs_gen_files
+
+import biosmith
+from biosmith.cli import COMMANDS, main
+from biosmith.recipes import RECIPES, find_recipe, parameters
+from biosmith.recipes.table import rows
+from biosmith.text.formats import FORMATS
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("text", "corpus", "tokens", "models", "pretraining", "recipes", "tasks", "annotate")
+GROUND = ("errors", "rejects", "artefact", "lineage", "randomness", "progress", "machine")
+
+
+def write(name: str, lines: list[str]) -> None:
+    with mkdocs_gen_files.open(name, "w", encoding="utf-8") as page:
+        page.write("\n".join(lines) + "\n")
+
+
+def help_of(name: str) -> str:
+    """What `biosmith NAME --help` prints."""
+    printed = io.StringIO()
+    os.environ["COLUMNS"] = "100"
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        main([*name.split(), "--help"])
+    return printed.getvalue().rstrip()
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def write_commands() -> None:
+    lines = ["# Commands", "", "Every command takes `--json`, which prints one JSON object on stdout and nothing else."]
+    lines += ["Exit codes: 0 done, 1 the work failed, 2 the call was wrong, 3 done but some input was set aside.", ""]
+    for name, (_, summary) in COMMANDS.items():
+        lines += [f"## {name}", "", f"{summary}.", "", "```text", help_of(name), "```", ""]
+    write("reference/commands.md", lines)
+
+
+def write_formats() -> None:
+    lines = ["# File formats", "", "`biosmith.read` finds the format by name and content; every file may be plain,"]
+    lines += ["`.gz` or `.xz`, in a folder, a `.tar(.gz)` or a `.zip`.", ""]
+    lines += ["| format | files | read | written |", "|---|---|---|---|"]
+    modules = {name: importlib.import_module(target) for name, target in FORMATS.items()}
+    for name, module in modules.items():
+        suffixes = ", ".join(f"`{s}`" for s in module.SUFFIXES)
+        marks = ["yes" if hasattr(module, verb) else "no" for verb in ("read", "write")]
+        lines.append(f"| [{name}](#{name}) | {suffixes} | {marks[0]} | {marks[1]} |")
+    for name, module in modules.items():
+        lines += ["", f"## {name}", "", inspect.getdoc(module) or ""]
+    write("reference/formats.md", lines)
+
+
+def write_recipes() -> None:
+    lines = ["# Recipes", "", "| recipe | paper | layers × width | parameters | steps | tokens a step |"]
+    lines += ["|---|---|---|---:|---:|---:|"]
+    recipes = [find_recipe(name) for name in RECIPES]
+    for r in recipes:
+        shape = f"{r.model.layers} × {r.model.width}"
+        numbers = f"{parameters(r):,} | {r.steps:,} | {r.batch.tokens:,}"
+        lines.append(f"| [{r.name}](#{r.name}) | {cell(r.paper)} | {shape} | {numbers} |")
+    for r in recipes:
+        lines += ["", f"## {r.name}", "", inspect.getdoc(RECIPES[r.name]) or "", ""]
+        lines += ["| field | value | source |", "|---|---|---|"]
+        lines += [f"| `{path}` | {cell(value)} | {cell(source)} |" for path, value, source in rows(r)]
+    write("reference/recipes.md", lines)
+
+
+def modules_of(room: str) -> list[str]:
+    """A room and its public modules, in order."""
+    package = importlib.import_module(f"biosmith.{room}")
+    found = [package.__name__]
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not any(part.startswith("_") for part in module.name.split(".")):
+            found.append(module.name)
+    return found
+
+
+def write_python() -> None:
+    lines = ["# The ground floor", "", "What every room stands on, and `biosmith` itself.", "", "::: biosmith", ""]
+    for name in GROUND:
+        lines += [f"::: biosmith.{name}", ""]
+    write("reference/python/ground.md", lines)
+    for room in ROOMS:
+        lines = [f"# biosmith.{room}", ""]
+        for module in modules_of(room):
+            lines += [f"::: {module}", ""]
+        write(f"reference/python/{room}.md", lines)
+
+
+def copy_from_root() -> None:
+    """Pages that also stand at the root of the repository, where people look for them first."""
+    for source, page in (("CONTRIBUTING.md", "contributing.md"), ("CHANGELOG.md", "changelog.md")):
+        text = (ROOT / source).read_text(encoding="utf-8")
+        write(page, text.replace("](docs/", "](").splitlines())
+
+
+assert Path(biosmith.__file__).is_relative_to(ROOT), "the documentation must be built from this checkout"
+write_commands()
+write_formats()
+write_recipes()
+write_python()
+copy_from_root()
