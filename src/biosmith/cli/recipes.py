@@ -54,13 +54,12 @@ def _list(data: list[dict[str, Any]]) -> object:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 1))
-    for column in ("name", "paper", "layers x width", "parameters", "steps", "tokens a step"):
+    for column in ("name", "paper", "parameters", "steps", "tokens/step"):
         table.add_column(column, justify="left" if column in ("name", "paper") else "right", no_wrap=True)
     for row in data:
         paper = row["paper"].partition(",")[0].partition(";")[0]
-        shape = f"{row['layers']} x {row['width']}"
         numbers = (f"{row[key]:,}" for key in ("parameters", "steps", "batch_tokens"))
-        table.add_row(row["name"], paper, shape, *numbers)
+        table.add_row(row["name"], paper, *numbers)
     return table
 
 
