@@ -42,15 +42,26 @@ def cell(text: str) -> str:
 
 
 def write_commands() -> None:
-    lines = ["# Commands", "", "Every command takes `--json`, which prints one JSON object on stdout and nothing else."]
-    lines += ["Exit codes: 0 done, 1 the work failed, 2 the call was wrong, 3 done but some input was set aside.", ""]
+    lines = [
+        "# Commands",
+        "",
+        "Every command takes `--json`, which prints one JSON object on stdout and nothing else.",
+    ]
+    lines += [
+        "Exit codes: 0 done, 1 the work failed, 2 the call was wrong, 3 done but some input was set aside.",
+        "",
+    ]
     for name, (_, summary) in COMMANDS.items():
         lines += [f"## {name}", "", f"{summary}.", "", "```text", help_of(name), "```", ""]
     write("reference/commands.md", lines)
 
 
 def write_formats() -> None:
-    lines = ["# File formats", "", "`biosmith.read` finds the format by name and content; every file may be plain,"]
+    lines = [
+        "# File formats",
+        "",
+        "`biosmith.read` finds the format by name and content; every file may be plain,",
+    ]
     lines += ["`.gz` or `.xz`, in a folder, a `.tar(.gz)` or a `.zip`.", ""]
     lines += ["| format | files | read | written |", "|---|---|---|---|"]
     modules = {name: importlib.import_module(target) for name, target in FORMATS.items()}
@@ -89,7 +100,14 @@ def modules_of(room: str) -> list[str]:
 
 
 def write_python() -> None:
-    lines = ["# The ground floor", "", "What every room stands on, and `biosmith` itself.", "", "::: biosmith", ""]
+    lines = [
+        "# The ground floor",
+        "",
+        "What every room stands on, and `biosmith` itself.",
+        "",
+        "::: biosmith",
+        "",
+    ]
     for name in GROUND:
         lines += [f"::: biosmith.{name}", ""]
     write("reference/python/ground.md", lines)
