@@ -110,7 +110,7 @@ _ENTITY = etree.Entity
 _WORD = re.compile(r"[^\W\d_]{4,}|\S\s+\S")
 _NUMBER = re.compile(r"[+\-−–±]?\d")
 _DECIMAL = re.compile(r"[+\-−–]?\d+[.,]\d+")
-_CLOSING = frozenset(")]}.,;:")
+_CLOSING = frozenset(")]}.")
 
 _ESCAPED_PAIR = re.compile(
     r"<(?:jats:)?(p|sec|title|list|list-item|div|i|b|u|em|strong|italic|bold|underline|sc|span|monospace|"
@@ -131,12 +131,15 @@ def text_of(element: Element, special: Special = NOTHING_SPECIAL) -> str:
         special: local name of an element -> what to do instead with one found inside; it is given the element and
             the parts of the text so far.
     """
-    if len(element):
-        parts: list[str] = []
-        gather(element, parts, special)
-        text = "".join(parts)
-    else:
-        text = element.text or ""
+    if not len(element):
+        return clean(element.text or "")
+    parts: list[str] = []
+    gather(element, parts, special)
+    return clean("".join(parts))
+
+
+def clean(text: str) -> str:
+    """The text on one line, without escaped markup."""
     text = one_line(text)
     if "</" in text or "&" in text or ("<" in text and _ESCAPED_BREAK.search(text)):
         return unescape(text)
@@ -162,25 +165,30 @@ def gather(element: Element, parts: list[str], special: Special = NOTHING_SPECIA
     if element.text:
         parts.append(element.text)
     for child in element:
-        tail = child.tail
-        if isinstance(child.tag, str):
-            name = child.tag.rpartition("}")[2]
-            if name in special:
-                special[name](child, parts)
-            elif name in SUBSCRIPTS or name in SUPERSCRIPTS:
-                _gather_script(child, parts, special, "_" if name in SUBSCRIPTS else "^")
-                if tail and tail[0].isdigit() and parts and parts[-1][-1].isdigit():
-                    parts.append(" ")
-            elif name in INLINE:
-                gather(child, parts, special)
-            elif name not in SILENT:
+        gather_child(child, parts, special)
+
+
+def gather_child(child: Element, parts: list[str], special: Special = NOTHING_SPECIAL) -> None:
+    """Append the pieces of an element that stands within text, and of the text that follows it."""
+    tail = child.tail
+    if isinstance(child.tag, str):
+        name = child.tag.rpartition("}")[2]
+        if name in special:
+            special[name](child, parts)
+        elif name in SUBSCRIPTS or name in SUPERSCRIPTS:
+            _gather_script(child, parts, special, "_" if name in SUBSCRIPTS else "^")
+            if tail and tail[0].isdigit() and parts and parts[-1][-1].isdigit():
                 parts.append(" ")
-                _gather_apart(child, name, parts, special)
-                parts.append(" ")
-        elif child.tag is _ENTITY and child.text:
-            parts.append(html.unescape(child.text))
-        if tail:
-            parts.append(tail)
+        elif name in INLINE:
+            gather(child, parts, special)
+        elif name not in SILENT:
+            parts.append(" ")
+            _gather_apart(child, name, parts, special)
+            parts.append(" ")
+    elif child.tag is _ENTITY and child.text:
+        parts.append(html.unescape(child.text))
+    if tail:
+        parts.append(tail)
 
 
 def attach(base: str, script: str, mark: str) -> str:

@@ -38,9 +38,11 @@ from biosmith.text.formats.report import WriteReport
 # In this order the formats look at a file; the first that recognises it reads it.
 FORMATS: dict[str, str] = {
     "medline": "biosmith.text.formats.medline",
+    "jats": "biosmith.text.formats.jats",
     "parquet": "biosmith.text.formats.parquet",
     "bioc-xml": "biosmith.text.formats.bioc_xml",
     "bioc-json": "biosmith.text.formats.bioc_json",
+    "pubtator": "biosmith.text.formats.pubtator",
     "jsonl": "biosmith.text.formats.jsonl",
 }
 
