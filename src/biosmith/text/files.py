@@ -164,8 +164,9 @@ def drop_companions(names: Iterable[str], companions: Companions) -> set[str]:
 class _Steady(io.RawIOBase):
     """Gives all bytes that can be had before an error is raised; the stream readers of the library drop some."""
 
-    def __init__(self, source: Any, head: bytes = b"") -> None:
-        self._source, self._head, self._position = source, memoryview(head), 0
+    def __init__(self, source: Any, head: bytes = b"", beneath: Any = None) -> None:
+        """`beneath` is closed too: what the library's decompressors read from stays open otherwise."""
+        self._source, self._head, self._beneath = source, memoryview(head), beneath
 
     def readable(self) -> bool:
         return True
@@ -180,6 +181,8 @@ class _Steady(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             self._source.close()
+            if self._beneath is not None:
+                self._beneath.close()
         super().close()
 
 
@@ -191,7 +194,7 @@ def _open_decompressed(stream: Any) -> tuple[IO[bytes], bytes]:
         inner = _rewound(stream, start, seekable)
         opener: Any = gzip.GzipFile(fileobj=inner) if start[:1] == b"\x1f" else lzma.open(inner)  # noqa: SIM115
         head = _read_head(opener, HEAD)
-        return cast("IO[bytes]", io.BufferedReader(_Steady(opener, head), HEAD)), head
+        return cast("IO[bytes]", io.BufferedReader(_Steady(opener, head, inner), HEAD)), head
     head = start + _read_head(stream, HEAD - len(start)) if seekable else start
     return _rewound(stream, head, seekable), head
 

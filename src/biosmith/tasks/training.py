@@ -1,0 +1,284 @@
+"""The fine-tuning loop that every task shares: AdamW, linear warm-up and decay, a checkpoint after each epoch.
+
+The order of the batches is a pure function of (seed, epoch) and dropout is seeded anew each epoch, so a run that was
+stopped goes on from its last finished epoch and ends with the same weights on the CPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from biosmith.artefact import digest_value, write_by_rename
+from biosmith.errors import BiosmithError, UsageError
+from biosmith.progress import progress, say
+from biosmith.randomness import derive_key
+from biosmith.tasks.batches import Batch, pack, training_order
+from biosmith.tasks.inputs import Example
+from biosmith.tasks.settings import TrainingSettings
+
+CHECKPOINT, PLAN = "checkpoint.pt", "plan.json"
+
+
+@dataclass
+class History:
+    """What a run has done so far; saved with each checkpoint."""
+
+    epoch: int = 0
+    lines: list[dict[str, Any]] = field(default_factory=list)  # metrics.jsonl
+    best_epoch: int | None = None
+    best_score: float | None = None
+
+
+def choose_device(name: str) -> torch.device:
+    """The device that a setting names; "auto" is a CUDA device if there is one.
+
+    Raises:
+        UsageError: the name is no device, or this machine has none of it.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"device {name!r} is unknown; valid: auto, cpu, cuda, cuda:1, ...") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError(f"device {name!r}: this machine has no CUDA device")
+    return device
+
+
+@contextlib.contextmanager
+def seeded(seed: int, stream: str, *parts: int) -> Iterator[None]:
+    """Torch draws from a seed of its own inside the block; outside nothing has changed."""
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(derive_key(seed, stream, *parts) >> 1)
+        yield
+
+
+def train(
+    network: nn.Module,
+    examples: Sequence[Example],
+    loss_of: Callable[[Batch], Tensor],
+    settings: TrainingSettings,
+    *,
+    score: Callable[[], Mapping[str, float]] | None = None,
+    work: Path | None = None,
+    identity: Any = None,
+) -> History:
+    """Train in place; the network ends with the weights that `settings.keep` asks for, in evaluation mode.
+
+    Args:
+        network: the module to train, on its device.
+        examples: the training split, one sequence each.
+        loss_of: mean loss of a batch.
+        settings: see `TrainingSettings`.
+        score: scores the network on the development split; its "value" decides which epoch is best. None keeps the
+            last epoch.
+        work: folder for checkpoints, made anew unless it holds a run of the same `identity`; None keeps none.
+        identity: whatever else decides the result (digests of data and model).
+
+    Raises:
+        BiosmithError: the loss is not a number.
+    """
+    device = next(network.parameters()).device
+    optimizer = _optimizer(network, settings)
+    steps_an_epoch = -(-len(examples) // settings.batch_size)
+    total = steps_an_epoch * settings.epochs
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: linear_schedule(step, total, settings.warmup)
+    )
+    saved = _Saved(work, {"settings": settings, "identity": identity, "examples": len(examples)})
+    history = saved.resume(network, optimizer, schedule)
+    best = saved.best(history)
+    with progress("Training", total=total, unit="steps") as advance:
+        advance(history.epoch * steps_an_epoch)
+        for epoch in range(history.epoch, settings.epochs):
+            line = _epoch(network, examples, loss_of, settings, epoch, optimizer, schedule, device, advance)
+            last = epoch + 1 == settings.epochs
+            if score is not None and (settings.keep == "best" or last):
+                network.eval()
+                scores = dict(score())
+                line |= {f"dev_{name}": value for name, value in scores.items()}
+                if (
+                    settings.keep == "last"
+                    or history.best_score is None
+                    or scores["value"] > history.best_score
+                ):
+                    history.best_epoch, history.best_score = epoch + 1, scores["value"]
+                    best = (
+                        copy.deepcopy(network.state_dict()) if settings.keep == "best" and not last else None
+                    )
+            history.epoch = epoch + 1
+            history.lines.append(line)
+            if not last:
+                saved.save(network, optimizer, schedule, history, best)
+            say(_describe(line, settings.epochs))
+    if settings.keep == "best" and best is not None and history.best_epoch != settings.epochs:
+        network.load_state_dict(best)
+    network.eval()
+    return history
+
+
+def linear_schedule(step: int, total: int, warmup: float) -> float:
+    """Share of the peak learning rate at a step counted from 0: up to 1 over the warm-up, then down to 0."""
+    rising = math.ceil(total * warmup)
+    if step < rising:
+        return step / max(1, rising)
+    return max(0.0, (total - step) / max(1, total - rising))
+
+
+def _optimizer(network: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+    """AdamW; biases and the gains of LayerNorm are not decayed."""
+    normed = {
+        f"{name}.{parameter}" if name else parameter
+        for name, module in network.named_modules()
+        if isinstance(module, nn.LayerNorm)
+        for parameter, _ in module.named_parameters(recurse=False)
+    }
+    trained = [(n, p) for n, p in network.named_parameters() if p.requires_grad]
+    plain = [p for n, p in trained if n in normed or n.endswith("bias")]
+    decayed = [p for n, p in trained if not (n in normed or n.endswith("bias"))]
+    groups = [
+        {"params": decayed, "weight_decay": settings.weight_decay},
+        {"params": plain, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
+
+
+def _epoch(
+    network: nn.Module,
+    examples: Sequence[Example],
+    loss_of: Callable[[Batch], Tensor],
+    settings: TrainingSettings,
+    epoch: int,
+    optimizer: torch.optim.Optimizer,
+    schedule: Any,
+    device: torch.device,
+    advance: Callable[[int], None],
+) -> dict[str, Any]:
+    network.train()
+    total_loss = torch.zeros((), device=device)
+    tokens, began = 0, time.perf_counter()
+    batches = training_order(len(examples), settings.batch_size, settings.seed, epoch)
+    with seeded(settings.seed, "dropout", epoch):
+        for members in batches:
+            batch = pack(examples, members).to(device)
+            with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+                loss = loss_of(batch)
+            loss.backward()
+            if settings.clip:
+                torch.nn.utils.clip_grad_norm_(network.parameters(), settings.clip, foreach=True)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad(set_to_none=True)
+            total_loss += loss.detach()
+            tokens += len(batch.input_ids_T)
+            advance(1)
+    mean_loss = float(total_loss) / max(1, len(batches))
+    if math.isnan(mean_loss):
+        raise BiosmithError(
+            f"the loss is not a number in epoch {epoch + 1}; lower learning_rate ({settings.learning_rate:g})"
+        )
+    seconds = time.perf_counter() - began
+    return {
+        "epoch": epoch + 1,
+        "step": (epoch + 1) * len(batches),
+        "loss": mean_loss,
+        "learning_rate": float(schedule.get_last_lr()[0]),
+        "tokens_per_second": tokens / seconds,
+        "seconds": seconds,
+    }
+
+
+def _describe(line: Mapping[str, Any], epochs: int) -> str:
+    dev = f", dev {100 * line['dev_value']:.2f}" if "dev_value" in line else ""
+    return (
+        f"Epoch {line['epoch']} of {epochs}: loss {line['loss']:.4f}{dev}, "
+        f"{line['tokens_per_second']:,.0f} tokens/s"
+    )
+
+
+class _Saved:
+    """The checkpoints of a run in its work folder."""
+
+    def __init__(self, folder: Path | None, plan: Mapping[str, Any]) -> None:
+        self.folder, self.plan = folder, digest_value(plan)
+
+    def resume(self, network: nn.Module, optimizer: torch.optim.Optimizer, schedule: Any) -> History:
+        if self.folder is None:
+            return History()
+        if self._is_ours() and (self.folder / CHECKPOINT).is_file():
+            state = torch.load(self.folder / CHECKPOINT, map_location="cpu", weights_only=True)
+            network.load_state_dict(state["network"])
+            optimizer.load_state_dict(state["optimizer"])
+            schedule.load_state_dict(state["schedule"])
+            history = History(**state["history"])
+            say(f"Going on after epoch {history.epoch}, as found in {self.folder}")
+            return history
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        with write_by_rename(self.folder / PLAN) as temporary:
+            temporary.write_text(json.dumps({"digest": self.plan}), encoding="utf-8")
+        return History()
+
+    def _is_ours(self) -> bool:
+        assert self.folder is not None
+        try:
+            plan = json.loads((self.folder / PLAN).read_text(encoding="utf-8"))
+        except (OSError, json.JSONDecodeError):
+            return False
+        return isinstance(plan, dict) and plan.get("digest") == self.plan
+
+    def best(self, history: History) -> dict[str, Tensor] | None:
+        if self.folder is None or history.best_epoch is None:
+            return None
+        state: dict[str, Tensor] = torch.load(self._best_file(history), map_location="cpu", weights_only=True)
+        return state
+
+    def _best_file(self, history: History) -> Path:
+        assert self.folder is not None
+        return self.folder / f"best-{history.best_epoch}.pt"
+
+    def save(
+        self,
+        network: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        schedule: Any,
+        history: History,
+        best: dict[str, Tensor] | None,
+    ) -> None:
+        if self.folder is None:
+            return
+        if best is not None and history.best_epoch == history.epoch:
+            _save(best, self._best_file(history))
+        state = {
+            "network": network.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "schedule": schedule.state_dict(),
+            "history": vars(history),
+        }
+        _save(state, self.folder / CHECKPOINT)
+        for file in self.folder.glob("best-*.pt"):
+            if file != self._best_file(history):
+                file.unlink()
+
+
+def _save(value: Any, path: Path) -> None:
+    with write_by_rename(path) as temporary:
+        try:
+            torch.save(value, temporary)
+        except RuntimeError as error:
+            # torch reports a full disk as an error of its own archive writer.
+            raise BiosmithError(f"{path} could not be written: {str(error).splitlines()[0]}") from error
