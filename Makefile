@@ -12,6 +12,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Caches stay in the checkout, so that nothing depends on a home folder that can be written.
 export MPLCONFIGDIR := $(CURDIR)/$(VENV)/cache/matplotlib
 
+# mkdocs and its theme print adverts for their successors.
+export DISABLE_MKDOCS_2_WARNING := true
+export NO_MKDOCS_2_WARNING := 1
+
 .PHONY: demo test env check docs clean help
 .DEFAULT_GOAL := help
 

@@ -122,7 +122,8 @@ def copy_from_root() -> None:
     """Pages that also stand at the root of the repository, where people look for them first."""
     for source, page in (("CONTRIBUTING.md", "contributing.md"), ("CHANGELOG.md", "changelog.md")):
         text = (ROOT / source).read_text(encoding="utf-8")
-        write(page, text.replace("](docs/", "](").splitlines())
+        text = text.replace("](docs/", "](").replace("](CHANGELOG.md)", "](changelog.md)")
+        write(page, text.splitlines())
 
 
 assert Path(biosmith.__file__).is_relative_to(ROOT), "the documentation must be built from this checkout"

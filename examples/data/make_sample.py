@@ -511,15 +511,20 @@ DOCTYPE = (
 
 
 def reworded(study: Study) -> Study:
-    """Almost the same abstract: a preprint's wording, as near-duplicates are in the wild."""
-    changes = (("We ", "In this study, we "), (" and ", " as well as "))
-    sections = list(study.sections)
-    first = sections[0]
-    text = first.sentences[0]
-    for old, new in changes:
-        text = text.replace(old, new, 1)
-    sections[0] = Section(first.label, first.category, (text, *first.sentences[1:]))
-    return Study(study.topic, "Preprint", study.title, tuple(sections), study.keywords, study.chemicals)
+    """Almost the same abstract, worded as a preprint: the near-duplicates that one meets in the wild."""
+
+    def change(sentence: str) -> str:
+        return capitalised(
+            re.sub(r"^We ", "in this study, we ", sentence).replace(" and ", " as well as ", 1)
+        )
+
+    first, *others = study.sections
+    sentences = (*map(change, first.sentences[:2]), *first.sentences[2:])
+    sections = (Section(first.label, first.category, sentences), *others)
+    last = sections[-1]
+    noted = Section(last.label, last.category, (*last.sentences, "This preprint has not been reviewed."))
+    sections = (*sections[:-1], noted)
+    return Study(**{**vars(study), "publication_type": "Preprint", "sections": sections})
 
 
 def write_corpus(
