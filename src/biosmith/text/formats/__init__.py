@@ -39,6 +39,8 @@ from biosmith.text.formats.report import WriteReport
 FORMATS: dict[str, str] = {
     "medline": "biosmith.text.formats.medline",
     "jats": "biosmith.text.formats.jats",
+    "medline-text": "biosmith.text.formats.medline_text",
+    "cord19": "biosmith.text.formats.cord19",
     "parquet": "biosmith.text.formats.parquet",
     "bioc-xml": "biosmith.text.formats.bioc_xml",
     "bioc-json": "biosmith.text.formats.bioc_json",

@@ -1,4 +1,4 @@
-"""How a BioC document counts: the unit of its offsets and where its passages lie, found by looking at its mentions.
+"""How a document counts: the unit of its offsets and where its passages lie, found by looking at its mentions.
 
 BioC says bytes, PubTator writes code points, tools in Java and JavaScript count UTF-16 units; some files state
 passage offsets that their own annotations do not follow, or count within the passage. Of all these readings the one
@@ -28,7 +28,7 @@ LARGEST_GAP = (
 
 MOVED = "passages overlap, or lie too far apart; laid out one space apart"
 MISPLACED = "annotations do not count from the passages' stated offsets"
-WRAPPED = "white space of the text was changed after it was annotated; collapsed"
+UNCOUNTED = "white space that the annotations do not count; left out"
 
 _WHOLE_NUMBER = re.compile(r"\s*-?\d{1,18}\s*", re.ASCII)
 
@@ -48,12 +48,19 @@ class Counting:
         unit: what offsets and lengths count.
         placing: annotations count from the passages' offsets as "stated", from passages one space "apart", or
             "within" each passage.
-        collapse: runs of white space count as one space, and none at the ends.
+        uncounted: white space that does not count: none, that at the "ends" of passages, or that in all "runs" of
+            it beyond the first character too.
     """
 
     unit: Literal["codepoint", "byte", "utf16"] = "codepoint"
     placing: Placing = "stated"
-    collapse: bool = False
+    uncounted: Literal["none", "ends", "runs"] = "none"
+
+    def text(self, text: str) -> str:
+        """The text of a passage as the offsets count it."""
+        if self.uncounted == "none":
+            return text
+        return text.strip() if self.uncounted == "ends" else " ".join(text.split())
 
 
 _COUNTINGS = (
@@ -62,8 +69,9 @@ _COUNTINGS = (
     Counting("utf16"),
     Counting(placing="apart"),
     Counting(placing="within"),
-    Counting(placing="apart", collapse=True),
-    Counting(collapse=True),
+    Counting(placing="apart", uncounted="ends"),
+    Counting(placing="apart", uncounted="runs"),
+    Counting(uncounted="runs"),
     Counting("byte", "apart"),
     Counting("utf16", "apart"),
 )
@@ -139,7 +147,7 @@ class Layout:
         for value in self.values:
             text, sentences = _passage_text(value, unit)
             self.sentences.append(sentences)
-            self._texts.append(_Text(" ".join(text.split()) if self.counting.collapse else text, unit))
+            self._texts.append(_Text(self.counting.text(text), unit))
         self.texts = [text.text for text in self._texts]
         stated = [_integer(value, "offset", None) for value in self.values]
         if self.counting.placing == "apart":
@@ -211,7 +219,7 @@ def lay_out(passages: Sequence[Json], annotations: Sequence[Json], unit: Unit = 
     """Find how a document counts, and lay its passages out.
 
     Args:
-        passages: in the shape of BioC JSON.
+        passages: in the shape of BioC JSON; without offsets they lie one character apart.
         annotations: those of the document itself.
         unit: "auto" tries all; another restricts the search to it.
 
@@ -236,15 +244,15 @@ def lay_out(passages: Sequence[Json], annotations: Sequence[Json], unit: Unit = 
                 best, most = layout, count
     if best.counting.unit != countings[0].unit:
         log.info("offsets are counted in %s units", best.counting.unit)
-    if best.counting.placing != "stated":
+    if best.counting.placing != "stated" and any(offset is not None for offset in stated):
         best.errors = [(MISPLACED, {"apart": "one space apart", "within": "within"}[best.counting.placing])]
-    if best.counting.collapse:
-        best.errors.append((WRAPPED, shorten(best.texts[0] if best.texts else "", 80)))
+    if best.counting.uncounted != "none":
+        best.errors.append((UNCOUNTED, {"ends": "at the ends", "runs": "in runs"}[best.counting.uncounted]))
     return best
 
 
 def _can_differ(counting: Counting, plain: Counting, texts: Sequence[str]) -> bool:
-    if counting.collapse and not any(re.search(r"\s\s|[^\S ]|^\s|\s$", text) for text in texts):
+    if counting.uncounted != "none" and all(counting.text(text) == text for text in texts):
         return False
     if counting.unit == plain.unit:
         return True
