@@ -1,0 +1,84 @@
+"""`biosmith corpus`: build, fetch, stats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from biosmith.cli import Report
+
+KEYS = ("documents", "passages", "words", "duplicates", "set_aside", "filtered")
+
+
+def build(
+    sources: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    /,
+    out: Path,
+    min_words: int = 0,
+    language: str | None = None,
+    dedup: bool = True,
+    similarity: float = 0.8,
+    workers: int | None = None,
+    resume: bool = False,
+    strict: bool = False,
+) -> Report:
+    """Build a corpus: clean, de-duplicated Parquet shards with a manifest, from any mix of files of text.
+
+    Example: biosmith corpus build pubmed/ articles.tar.gz --out corpus --min-words 128 --language eng
+
+    Reads PubMed and JATS XML, BioC, PubTator, brat, JSONL and the other formats, plain or compressed, files, folders
+    and archives. The newest version of a citation stays, deleted ones go, and of texts that say the same one stays.
+    What cannot be read is set aside, counted and listed in rejects.jsonl.
+
+    Args:
+        sources: Files, folders and archives.
+        out: Folder to make.
+        min_words: Drop documents with fewer words outside the title. PubMedBERT takes 128.
+        language: Keep documents of this language only, such as "eng".
+        dedup: Remove exact and near duplicates.
+        similarity: Estimated Jaccard similarity of word trigrams from which two texts are duplicates.
+        workers: Number of processes; by default one for each core.
+        resume: Go on with a build that was stopped.
+        strict: Stop at the first record that cannot be read.
+    """
+    from biosmith.corpus.build import REJECTS, build_corpus
+    from biosmith.corpus.options import BuildOptions
+
+    options = BuildOptions(
+        min_words=min_words, language=language, deduplicate=dedup, similarity=similarity, strict=strict
+    )
+    counts = build_corpus(sources, out, options, workers=workers, resume=resume).counts
+    return _report(out, counts, out / REJECTS)
+
+
+def stats(folder: Annotated[Path, tyro.conf.Positional], /) -> Report:
+    """Say what is in a corpus.
+
+    Example: biosmith corpus stats corpus --json
+
+    Args:
+        folder: Folder that `corpus build` made.
+    """
+    from biosmith.corpus.build import load_counts
+
+    return _report(folder, load_counts(folder), None)
+
+
+def _report(folder: Path, counts: Mapping[str, Any], listed: Path | None) -> Report:
+    data = {key: counts[key] for key in KEYS}
+    more = (
+        "read",
+        "characters",
+        "exact_duplicates",
+        "near_duplicates",
+        "set_aside_reasons",
+        "boilerplate",
+        "digest",
+    )
+    data |= {key: counts[key] for key in more} | {"path": str(folder)}
+    if listed is None:
+        return Report(data)
+    return Report(data, set_aside=counts["set_aside"], set_aside_file=str(listed))
