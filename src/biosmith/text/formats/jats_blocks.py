@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from lxml.etree import _Element as Element
 
+from biosmith.text.citations import MARK, is_number_mark, remove_marks
 from biosmith.text.document import Passage
 from biosmith.text.markup import Special, clean, gather, gather_child, local_name, text_of
 
@@ -94,12 +95,6 @@ _IGNORED = frozenset(
 )
 _FOOTNOTES = {"fn": "footnote", "table-wrap-foot": "table_footnote"}
 
-# A citation mark in the making: this character cannot occur in XML.
-_MARK = "\uffff"
-_SEPARATORS = r"[\s,;:–—‐‑−\-]|and|&"
-_BRACKETED_MARKS = re.compile(rf"\s*[\[(（]\s*{_MARK}(?:{_SEPARATORS}|{_MARK})*[\])）]")
-_BARE_MARKS = re.compile(rf"\s*{_MARK}(?:\s*[,;–—‐‑−\-]\s*{_MARK})*")
-_NUMBERS = re.compile(r"[\[(]?\s*\d{1,3}[a-z]?(?:\s*[,;–—‐‑−\-]\s*\d{1,3}[a-z]?)*\s*[\])]?")
 _FOOTNOTE_MARKS = frozenset(("fn", "table-fn", "author-notes", "aff", "corresp"))
 _ONLY_DOI = re.compile(r"(?:DOI:?\s*)?(?:https?://(?:dx\.)?doi\.org/)\S+", re.IGNORECASE)
 
@@ -120,7 +115,7 @@ class Place:
 
 def inline_text(element: Element) -> str:
     """The text of an element, without citation marks and whatever belongs outside the line."""
-    return _remove_marks(text_of(element, _SPECIAL))
+    return remove_marks(text_of(element, _SPECIAL))
 
 
 class BlockReader:
@@ -177,7 +172,7 @@ class BlockReader:
         text = "".join(parts)
         parts.clear()
         if text and not text.isspace():
-            self._emit(_remove_marks(clean(text)), place)
+            self._emit(remove_marks(clean(text)), place)
         lifted = floats.copy()
         floats.clear()
         for element in lifted:
@@ -242,21 +237,14 @@ def _gather_reference(element: Element, parts: list[str]) -> None:
     text = "".join(inner)
     kind = element.get("ref-type", "")
     bare = text.strip().lstrip("^")
-    if (kind == "bibr" and _NUMBERS.fullmatch(bare)) or (kind in _FOOTNOTE_MARKS and 0 < len(bare) <= 2):
-        parts.append(_MARK)
+    if (kind == "bibr" and is_number_mark(bare)) or (kind in _FOOTNOTE_MARKS and 0 < len(bare) <= 2):
+        parts.append(MARK)
     elif text:
         parts.append(text)
 
 
 def _leave_out(element: Element, parts: list[str]) -> None:
     """A footnote or the like inside a title: not part of the line."""
-
-
-def _remove_marks(text: str) -> str:
-    """The text without citation marks, and without brackets that held nothing but a mark or a picture."""
-    if _MARK in text:
-        text = _BARE_MARKS.sub("", _BRACKETED_MARKS.sub("", text)).strip()
-    return text.replace(" ()", "").replace(" []", "") if " ()" in text or " []" in text else text
 
 
 _SPECIAL: Special = {"xref": _gather_reference, "fn": _leave_out, "fn-group": _leave_out, "label": _leave_out}

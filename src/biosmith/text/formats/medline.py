@@ -160,7 +160,7 @@ def _read_article(citation: Element, mesh: bool) -> tuple[dict[str, str], list[P
 def _read_article_part(part: Element, infons: dict[str, str], passages: list[Passage]) -> None:
     tag = part.tag
     if tag == "ArticleTitle":
-        passages += _title(part)
+        passages += title_passages(text_of(part))
     elif tag == "Abstract":
         passages += _sections(part, "abstract")
     elif tag == "Journal":
@@ -188,7 +188,7 @@ def _read_book(book: Element) -> tuple[dict[str, str], list[Passage]]:
         if tag == "PMID":
             _read_pmid(child, infons)
         elif tag == "ArticleTitle":
-            passages = _title(child) + passages
+            passages = title_passages(text_of(child)) + passages
         elif tag == "Abstract":
             passages += _sections(child, "abstract")
         elif tag == "OtherAbstract":
@@ -203,7 +203,7 @@ def _read_book(book: Element) -> tuple[dict[str, str], list[Passage]]:
             infons["date_revised"] = _date(child)
         elif tag == "Book":
             for part in child.iterchildren("BookTitle"):
-                book_title = _title(part)
+                book_title = title_passages(text_of(part))
                 infons["book"] = book_title[0].text if book_title else ""
             _put(infons, "year", child.findtext("PubDate/Year"))
     _read_article_ids(book, infons)
@@ -212,8 +212,8 @@ def _read_book(book: Element) -> tuple[dict[str, str], list[Passage]]:
     return {key: value for key, value in infons.items() if value}, passages + others
 
 
-def _title(element: Element) -> list[Passage]:
-    text = text_of(element)
+def title_passages(text: str) -> list[Passage]:
+    """The title as a passage; none for an empty title and for NLM's words for a missing one."""
     if not text or text.lower() in _NO_TITLE:
         return []
     if text[0] == "[" and text.rstrip(".?! ").endswith("]"):
