@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from biosmith.artefact import Manifest, describe_files
@@ -197,7 +196,6 @@ def _transformers_tagger(folder: Path, labels: Sequence[str] | None, dropout: fl
             "id2label": {int(k): v for k, v in maps["id2label"].items()},
             "label2id": maps["label2id"],
             "num_labels": len(labels),
-            "classifier_dropout": dropout,
         }
     try:
         model = AutoModelForTokenClassification.from_pretrained(
@@ -206,6 +204,9 @@ def _transformers_tagger(folder: Path, labels: Sequence[str] | None, dropout: fl
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError, KeyError) as error:
         raise BadInput(folder, f"transformers cannot load it for token classification: {error}") from error
+    # The families call the head's dropout by different names in their configurations, but not in their classes.
+    if isinstance(getattr(model, "dropout", None), nn.Dropout):
+        model.dropout.p = dropout
     return TransformersTagger(model, tokenizer)
 
 
@@ -215,8 +216,3 @@ def readable_positions(config: Any) -> int:
     if config.model_type in ("roberta", "xlm-roberta", "camembert", "longformer"):
         positions -= int(config.pad_token_id or 0) + 1
     return positions
-
-
-def load_weights(network: nn.Module, file: Path) -> None:
-    """Fill a network with weights saved from one like it."""
-    network.load_state_dict(load_file(file))

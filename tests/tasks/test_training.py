@@ -1,0 +1,198 @@
+"""The fine-tuning loop, on a model so small that its sums can be followed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from biosmith.errors import BiosmithError, UsageError
+from biosmith.tasks.batches import Batch
+from biosmith.tasks.inputs import Example
+from biosmith.tasks.settings import TaggingSettings, TrainingSettings
+from biosmith.tasks.training import History, choose_device, linear_schedule, train
+
+
+class Tiny(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Embedding(10, 4)
+        self.norm = nn.LayerNorm(4)
+        self.dropout = nn.Dropout(0.2)
+        self.out = nn.Linear(4, 2)
+
+    def loss(self, batch: Batch) -> Tensor:
+        logits = self.out(self.dropout(self.norm(self.embed(batch.input_ids_T)[batch.picks_K])))
+        return nn.functional.cross_entropy(logits, batch.target)
+
+
+def examples() -> list[Example]:
+    made = []
+    for i in range(23):
+        ids = np.array([i % 10, (3 * i) % 10], np.int32)
+        words = np.arange(2, dtype=np.int32)
+        made.append(Example(ids, words, (ids >= 5).astype(np.int64), i, words))
+    return made
+
+
+SETTINGS = TrainingSettings(learning_rate=0.05, batch_size=4, epochs=6, keep="last")
+
+
+class Stopped(Exception):
+    pass
+
+
+def run(
+    settings: TrainingSettings, work: Path | None = None, stop_in: int | None = None
+) -> tuple[History, Tiny]:
+    network = Tiny()
+    batches = 0
+
+    def loss_of(batch: Batch) -> Tensor:
+        nonlocal batches
+        batches += 1
+        if stop_in is not None and batches > stop_in:
+            raise Stopped
+        return network.loss(batch)
+
+    return train(network, examples(), loss_of, settings, work=work), network
+
+
+def weights(network: nn.Module) -> Tensor:
+    return torch.cat([p.detach().flatten() for p in network.parameters()])
+
+
+def test_two_runs_of_one_seed_are_equal_and_of_two_seeds_are_not() -> None:
+    first, again, other = (run(TrainingSettings(**{**vars(SETTINGS), "seed": s}))[1] for s in (1, 1, 2))
+    assert torch.equal(weights(first), weights(again))
+    assert not torch.equal(weights(first), weights(other))
+
+
+def test_training_leaves_torchs_global_generator_alone() -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    network = Tiny()
+    torch.manual_seed(7)
+    train(network, examples(), network.loss, SETTINGS)
+    assert torch.equal(torch.rand(1), expected)
+
+
+@pytest.mark.parametrize("stop_in", [3, 15, 26])
+def test_a_run_stopped_twice_ends_with_the_weights_of_one_that_was_not(tmp_path: Path, stop_in: int) -> None:
+    # 6 batches an epoch: the stops fall into epoch 1 (nothing saved yet), 3 and 5.
+    _, whole = run(SETTINGS)
+    for _ in range(2):
+        with pytest.raises(Stopped):
+            run(
+                SETTINGS,
+                tmp_path / "work",
+                stop_in=min(stop_in, 8) if (tmp_path / "work").exists() else stop_in,
+            )
+    history, resumed = run(SETTINGS, tmp_path / "work")
+    assert [line["epoch"] for line in history.lines] == [1, 2, 3, 4, 5, 6]
+    assert torch.equal(weights(resumed), weights(whole))
+
+
+def test_checkpoints_of_other_settings_are_not_taken_up(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        run(SETTINGS, tmp_path / "work", stop_in=15)
+    other = TrainingSettings(**{**vars(SETTINGS), "learning_rate": 0.01})
+    _, resumed = run(other, tmp_path / "work")
+    assert torch.equal(weights(resumed), weights(run(other)[1]))
+
+
+def test_the_best_epoch_is_kept_and_survives_a_stop(tmp_path: Path) -> None:
+    # The development score says epoch 2 is best; the weights are those of a run... of the same schedule, so they are
+    # caught when they are scored.
+    seen: list[Tensor] = []
+    scores = [0.1, 0.9, 0.3, 0.9, 0.2, 0.0]
+    settings = TrainingSettings(**{**vars(SETTINGS), "keep": "best"})
+
+    def attempt(stop_in: int | None) -> tuple[History, Tiny]:
+        network = Tiny()
+        batches = 0
+
+        def loss_of(batch: Batch) -> Tensor:
+            nonlocal batches
+            batches += 1
+            if batches == stop_in:
+                raise Stopped
+            return network.loss(batch)
+
+        def score() -> dict[str, float]:
+            seen.append(weights(network))
+            return {"value": scores[len(seen) - 1]}
+
+        return train(network, examples(), loss_of, settings, score=score, work=tmp_path / "work"), network
+
+    with pytest.raises(Stopped):
+        attempt(stop_in=20)  # in epoch 4, after three are saved
+    history, network = attempt(stop_in=None)
+    # The first of two equal scores wins: it took less training.
+    assert (history.best_epoch, history.best_score) == (2, 0.9)
+    assert torch.equal(weights(network), seen[1])
+    assert [line["dev_value"] for line in history.lines] == scores
+
+
+def test_the_learning_rate_rises_from_zero_and_falls_to_zero() -> None:
+    # 100 steps, the first 10 of them warming up, as transformers' linear schedule has it.
+    assert [linear_schedule(s, 100, 0.1) for s in (0, 5, 10, 55, 100)] == [0.0, 0.5, 1.0, 0.5, 0.0]
+    assert linear_schedule(0, 100, 0.0) == 1.0
+
+
+def test_the_schedule_is_that_of_transformers() -> None:
+    from transformers import get_linear_schedule_with_warmup
+
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = get_linear_schedule_with_warmup(optimizer, 4, 37)
+    for step in range(37):
+        assert theirs.get_last_lr()[0] == pytest.approx(linear_schedule(step, 37, 0.1))
+        optimizer.step()
+        theirs.step()
+
+
+def test_biases_and_layer_norms_are_not_decayed() -> None:
+    # With a learning rate and decay but no gradient that matters, only what decays would move; here: count groups.
+    from biosmith.tasks.training import _optimizer
+
+    network = Tiny()
+    decayed, plain = _optimizer(network, SETTINGS).param_groups
+    assert decayed["weight_decay"] == 0.01 and plain["weight_decay"] == 0.0
+    assert {id(p) for p in plain["params"]} == {
+        id(network.norm.weight),
+        id(network.norm.bias),
+        id(network.out.bias),
+    }
+
+
+def test_a_loss_that_is_no_number_ends_the_run_with_advice() -> None:
+    network = Tiny()
+    with pytest.raises(BiosmithError, match="not a number in epoch 1; lower learning_rate"):
+        train(network, examples(), lambda batch: network.loss(batch) * float("nan"), SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epochs": 0}, "epochs must be above 0"),
+        ({"learning_rate": -1.0}, "learning_rate must be above 0"),
+        ({"max_length": 4}, "max_length must be at least 8"),
+        ({"warmup": 10}, "warmup is a share"),
+        ({"dropout": 1.0}, "dropout must lie"),
+        ({"weight_decay": -0.1}, "weight_decay must not be negative"),
+    ],
+)
+def test_impossible_settings_are_refused(values: dict[str, float], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        TaggingSettings(**values)  # type: ignore[arg-type]
+
+
+def test_unknown_devices_are_refused() -> None:
+    assert choose_device("cpu").type == "cpu"
+    with pytest.raises(UsageError, match="device 'tpu9' is unknown"):
+        choose_device("tpu9")
