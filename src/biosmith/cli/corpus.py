@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from biosmith.cli import Report
+from biosmith.errors import UsageError
 
 KEYS = ("documents", "passages", "words", "duplicates", "set_aside", "filtered")
 
@@ -50,8 +51,58 @@ def build(
     options = BuildOptions(
         min_words=min_words, language=language, deduplicate=dedup, similarity=similarity, strict=strict
     )
+    if not sources:
+        raise UsageError("corpus build needs at least one source: a file, a folder or an archive")
     counts = build_corpus(sources, out, options, workers=workers, resume=resume).counts
     return _report(out, counts, out / REJECTS)
+
+
+def fetch(
+    collection: Annotated[Literal["pubmed", "pmc"], tyro.conf.Positional],
+    /,
+    files: str,
+    out: Path,
+    base_url: str | None = None,
+    at_once: int = 2,
+    megabytes_per_second: float | None = None,
+) -> Report:
+    """Download the official bulk files: PubMed's baseline and updates, or PubMed Central's open-access packages.
+
+    Example: biosmith corpus fetch pubmed --files 1-10 --out downloads
+
+    Files are checked against their checksums; those that are there and right are not fetched again, so that the same
+    call goes on after a stop.
+
+    Args:
+        collection: Which files.
+        files: Their numbers: 1-10, 7, or 1-3,8.
+        out: Folder for the files.
+        base_url: Address of a mirror, instead of NLM's server.
+        at_once: Downloads at the same time, 1 to 4.
+        megabytes_per_second: Limit of speed over all downloads.
+    """
+    from biosmith.corpus.download import Patience
+    from biosmith.corpus.fetch import fetch as fetch_files
+    from biosmith.corpus.fetch import parse_numbers
+
+    limit = None if megabytes_per_second is None else megabytes_per_second * 1e6
+    done = fetch_files(
+        collection,
+        parse_numbers(files),
+        out,
+        base_url=base_url,
+        at_once=at_once,
+        patience=Patience(bytes_a_second=limit),
+    )
+    return Report(
+        {
+            "files": len(done.files),
+            "fetched": done.fetched,
+            "bytes": done.bytes,
+            "names": done.files,
+            "path": str(out),
+        }
+    )
 
 
 def stats(folder: Annotated[Path, tyro.conf.Positional], /) -> Report:
