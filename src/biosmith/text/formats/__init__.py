@@ -11,6 +11,7 @@ A format is one module of this package and one line of `FORMATS`. The module has
   takes every file with one of its suffixes that no other format recognises.
 - `write(documents, path) -> WriteReport` (optional): use `files.create(path)` for rename and compression.
 - `COMPANIONS` (optional): suffixes of files that belong to a main file of the same name, as the .txt of brat's .ann.
+  The main file may be empty.
   Companions are not read by themselves where the main file is read too, and `read` gets a keyword argument
   `companion(suffix) -> IO[bytes] | None` that opens one, in folders and in archives alike.
 
@@ -45,6 +46,7 @@ FORMATS: dict[str, str] = {
     "bioc-xml": "biosmith.text.formats.bioc_xml",
     "bioc-json": "biosmith.text.formats.bioc_json",
     "pubtator": "biosmith.text.formats.pubtator",
+    "brat": "biosmith.text.formats.brat",
     "jsonl": "biosmith.text.formats.jsonl",
 }
 
@@ -114,6 +116,12 @@ def write(documents: Iterable[Document], path: Source, *, format: str | None = N
     Raises:
         UsageError: no format has the suffix, or the format cannot be written.
     """
+    report: WriteReport = load_format(find_writer(path, format)).write(documents, Path(path))
+    return report
+
+
+def find_writer(path: Source, format: str | None = None) -> str:
+    """Name of the format that `write` would use, so that a long run can ask before it begins. Raises as `write`."""
     writable = [name for name in FORMATS if hasattr(load_format(name), "write")]
     if format is None:
         named = _by_suffix(str(path), writable)
@@ -121,11 +129,10 @@ def write(documents: Iterable[Document], path: Source, *, format: str | None = N
             raise UsageError(
                 f"{path}: no format is written to this suffix; give format=, one of: {', '.join(writable)}"
             )
-        format = named[0]
-    elif format not in writable:
+        return named[0]
+    if format not in writable:
         raise UsageError(f"format {format!r} cannot be written; valid: {', '.join(writable)}")
-    report: WriteReport = load_format(format).write(documents, Path(path))
-    return report
+    return format
 
 
 def load_format(name: str) -> ModuleType:
@@ -197,7 +204,7 @@ def _recognised(path: Path, format: str | None, rejects: Rejects) -> Iterator[tu
     try:
         for entry in files.entries(path, _companions()):
             name = format or recognise(entry.name, entry.head)
-            if not entry.head:
+            if not entry.head and (name is None or not hasattr(load_format(name), "COMPANIONS")):
                 rejects.add(entry.name, "file", _why_nothing(entry))
             elif name is None:
                 kind = "binary data" if _is_binary(entry.head) else "text"
