@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-from torch import Tensor
+from typing import Any
 
 from biosmith.artefact import Manifest
-
-if TYPE_CHECKING:
-    from biosmith.models.bert import BertConfig
 
 _TASKS = {
     "BertForPreTraining": ("fill-mask", "AutoModelForMaskedLM"),
@@ -22,25 +17,30 @@ _TASKS = {
 }
 
 
-def model_card(
-    name: str, config: BertConfig, architecture: str, manifest: Manifest, tensors: Mapping[str, Tensor]
-) -> str:
-    """A model card in Markdown with the metadata that the Hugging Face hub reads."""
+def model_card(name: str, raw: Mapping[str, Any], manifest: Manifest) -> str:
+    """A model card in Markdown with the metadata that the Hugging Face hub reads.
+
+    Args:
+        name: of the model.
+        raw: its config.json.
+        manifest: what made it; numbers among its counts are shown.
+    """
+    architecture = (raw.get("architectures") or ["BertModel"])[0]
     task, loader = _TASKS.get(architecture, ("feature-extraction", "AutoModel"))
-    parameters = sum(tensor.numel() for tensor in tensors.values() if tensor.is_floating_point())
     rows = {
-        "Architecture": architecture,
-        "Parameters": f"{parameters:,}",
-        "Layers x width x heads": f"{config.layers} x {config.width} x {config.heads}",
-        "Feed-forward width": f"{config.feed_forward:,}",
-        "Longest input": f"{config.positions:,} tokens",
-        "Vocabulary": f"{config.vocabulary_size:,} pieces",
-        "Activation": config.activation,
+        "architecture": architecture,
+        "layers x width x heads": f"{raw['num_hidden_layers']} x {raw['hidden_size']} x {raw['num_attention_heads']}",
+        "longest input, tokens": f"{raw['max_position_embeddings']:,}",
+        "activation": raw["hidden_act"],
+    }
+    rows |= {
+        key.replace("_", " "): f"{v:,}" for key, v in manifest.counts.items() if isinstance(v, int | float)
     }
     table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
     inputs = "\n".join(f"- {item.get('kind')}: {_shown(item)}" for item in manifest.inputs)
-    recipe = json.dumps(dict(manifest.config), indent=2, ensure_ascii=False, default=str)
-    made = f"\n## Made by\n\n```json\n{recipe}\n```\n" if manifest.config else ""
+    settings = {key: value for key, value in manifest.config.items() if key != "citations"}
+    shown = json.dumps(settings, indent=2, ensure_ascii=False, default=str)
+    made = f"\n## Settings\n\n```json\n{shown}\n```\n" if settings else ""
     return f"""---
 language: en
 library_name: transformers

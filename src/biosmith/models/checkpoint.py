@@ -59,14 +59,31 @@ def load_encoder(folder: str | Path, *, dtype: torch.dtype | None = None) -> tup
         UsageError: the folder or its weights are missing, or the weights are a pickle only.
         BadInput: another architecture, a damaged file, or tensors that do not fit the configuration.
     """
-    read = _Read.of(Path(folder))
+    folder = Path(folder)
+    config, raw = read_config(folder)
+    return build_encoder(folder, config, raw, read_tensors(folder), dtype), config
+
+
+def build_encoder(
+    folder: Path,
+    config: BertConfig,
+    raw: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    dtype: torch.dtype | None = None,
+) -> Encoder:
+    """The encoder of a configuration and tensors (by Hugging Face's names) that were read from a folder.
+
+    Raises:
+        BadInput: a tensor is missing or has another shape than the configuration says.
+    """
+    read = _Read.of(folder, config, raw, tensors)
     wanted = read.parts & {"pooler"}
     state, origin = read.state(wanted, wanted)
     with torch.device("meta"):
         encoder = Encoder(read.config, pooler="pooler" in wanted)
     _fill(encoder, {name.removeprefix("encoder."): tensor for name, tensor in state.items()}, dtype)
     encoder.origin = origin
-    return encoder.eval(), read.config
+    return encoder.eval()
 
 
 def load_pretraining_model(
@@ -84,7 +101,9 @@ def load_pretraining_model(
     Raises:
         UsageError, BadInput: as `load_encoder`.
     """
-    read = _Read.of(Path(folder))
+    folder = Path(folder)
+    config, raw = read_config(folder)
+    read = _Read.of(folder, config, raw, read_tensors(folder))
     wanted = {"masked_language_head"} | (read.parts & {"pooler"})
     if next_sentence or (next_sentence is None and "next_sentence_head" in read.parts):
         wanted |= {"pooler", "next_sentence_head"}
@@ -157,9 +176,9 @@ class _Read:
     names: Mapping[str, str]  # canonical name -> the file's name
 
     @classmethod
-    def of(cls, folder: Path) -> _Read:
-        config, raw = read_config(folder)
-        tensors = read_tensors(folder)
+    def of(
+        cls, folder: Path, config: BertConfig, raw: Mapping[str, Any], tensors: Mapping[str, Tensor]
+    ) -> _Read:
         names = {bert_names.canonical(name): name for name in tensors}
         return cls(folder, config, raw, {c: tensors[n] for c, n in names.items()}, names)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from biosmith.artefact import (
     MANIFEST,
@@ -21,7 +22,7 @@ from biosmith.artefact import (
     to_plain,
     write_json,
 )
-from biosmith.errors import UsageError
+from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.models import bert_names
 from biosmith.models.bert import PretrainingModel
 from biosmith.models.card import model_card
@@ -95,21 +96,61 @@ def save_model(
         raw["architectures"] = [architecture]
     _name_dtype(raw, encoder.embeddings.words.weight.dtype, is_new=origin is None)
     raw |= dict(config or {})
+    manifest = manifest or Manifest(
+        kind="model", inputs=describe_inputs(origin.folder if origin else None, tokenizer)
+    )
+    return write_folder(folder, tensors, raw, manifest, tokenizer, card)
+
+
+def write_folder(
+    folder: Path,
+    tensors: Mapping[str, Tensor],
+    raw: Mapping[str, Any],
+    manifest: Manifest,
+    tokenizer: Path | None = None,
+    card: str | None = None,
+) -> Path:
+    """Write a Hugging Face folder by rename.
+
+    Args:
+        folder: must not exist, or be empty.
+        tensors: parameters under Hugging Face's names.
+        raw: content of config.json.
+        manifest: gets the files and counts, and `raw` as its config if it has none.
+        tokenizer: folder whose tokenizer files are copied.
+        card: text of README.md; None writes a model card.
+
+    Raises:
+        UsageError: the folder holds something.
+        BiosmithError: the disk is full.
+    """
+    parameters = sum(
+        tensor.numel()
+        for name, tensor in tensors.items()
+        if bert_names.canonical(name) not in (*bert_names.ALIASES, *bert_names.BUFFERS)
+    )
+    counts = {"parameters": parameters, "vocabulary": raw["vocab_size"], **manifest.counts}
+    manifest = dataclasses.replace(manifest, counts=counts)
     with folder_by_rename(folder) as temporary:
-        save_file(
-            {n: t.contiguous() for n, t in tensors.items()}, temporary / WEIGHTS, metadata={"format": "pt"}
-        )
+        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        try:
+            save_file(contiguous, temporary / WEIGHTS, metadata={"format": "pt"})
+        except SafetensorError as error:  # a full disk, most often
+            raise BiosmithError(f"{folder / WEIGHTS} cannot be written: {error}") from error
         write_json(temporary / "config.json", raw)
-        for name in TOKENIZER_FILES if tokenizer is not None else ():
-            if tokenizer is not None and (tokenizer / name).is_file():
-                shutil.copyfile(tokenizer / name, temporary / name)
-        manifest = manifest or Manifest(kind="model", inputs=_inputs(origin, tokenizer))
-        text = (
-            model_card(folder.name, model.config, architecture, manifest, tensors) if card is None else card
-        )
+        copy_tokenizer(tokenizer, temporary)
+        text = model_card(folder.name, raw, manifest) if card is None else card
         (temporary / "README.md").write_text(text, encoding="utf-8")
-        _complete(manifest, raw, model, temporary).save(temporary)
+        config = manifest.config or to_plain(raw)
+        dataclasses.replace(manifest, config=config, files=describe_files(temporary)).save(temporary)
     return folder
+
+
+def copy_tokenizer(source: Path | None, folder: Path) -> None:
+    """Copy a folder's tokenizer files, byte for byte."""
+    for name in TOKENIZER_FILES if source is not None else ():
+        if source is not None and (source / name).is_file():
+            shutil.copyfile(source / name, folder / name)
 
 
 def hugging_face_tensors(
@@ -135,11 +176,14 @@ def hugging_face_tensors(
 
 
 def check_vocabulary(tokenizer: Path, rows: int) -> None:
-    """Raise `UsageError` unless a tokenizer's ids fit a word embedding of `rows` rows."""
+    """Raise `UsageError` unless a tokenizer's ids fit a word embedding of `rows` rows (`BadInput` if damaged)."""
     from tokenizers import Tokenizer
 
     if (tokenizer / "tokenizer.json").is_file():
-        size = Tokenizer.from_file(str(tokenizer / "tokenizer.json")).get_vocab_size()
+        try:
+            size = Tokenizer.from_file(str(tokenizer / "tokenizer.json")).get_vocab_size()
+        except Exception as error:  # the library raises nothing more precise
+            raise BadInput(tokenizer / "tokenizer.json", f"is not a tokenizer: {error}") from error
     elif (tokenizer / "vocab.txt").is_file():
         size = len((tokenizer / "vocab.txt").read_text(encoding="utf-8").splitlines())
     else:
@@ -171,11 +215,11 @@ def _name_dtype(raw: dict[str, Any], dtype: torch.dtype, *, is_new: bool) -> Non
         raw[key] = str(dtype).removeprefix("torch.")
 
 
-def _inputs(origin: Origin | None, tokenizer: Path | None) -> list[dict[str, Any]]:
-    """What the model was made from: artefacts by their manifest, other folders by the file that matters."""
+def describe_inputs(model: Path | None, tokenizer: Path | None) -> list[dict[str, Any]]:
+    """What a model was made from: artefacts by their manifest, other folders by the file that matters."""
     sources: list[tuple[Path, tuple[str, ...]]] = []
-    if origin is not None:
-        sources.append((origin.folder, (WEIGHTS, INDEX)))
+    if model is not None:
+        sources.append((model, (WEIGHTS, INDEX)))
     if tokenizer is not None:
         sources.append((tokenizer, TOKENIZER_FILES))
     found: list[dict[str, Any]] = []
@@ -185,13 +229,3 @@ def _inputs(origin: Origin | None, tokenizer: Path | None) -> list[dict[str, Any
         if item not in found:
             found.append(item)
     return found
-
-
-def _complete(manifest: Manifest, raw: Mapping[str, Any], model: nn.Module, folder: Path) -> Manifest:
-    counts = {"parameters": sum(p.numel() for p in model.parameters()), "vocabulary": raw["vocab_size"]}
-    return dataclasses.replace(
-        manifest,
-        config=manifest.config or to_plain(raw),
-        files=describe_files(folder),
-        counts={**counts, **manifest.counts},
-    )

@@ -1,0 +1,98 @@
+"""Checkpoints of other tools made into safe Hugging Face folders: today BERT folders whose weights are a pickle."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from biosmith.artefact import Manifest, describe_input
+from biosmith.errors import BadInput, UsageError
+from biosmith.models import bert_names
+from biosmith.models.checkpoint import INDEX, PICKLE, WEIGHTS, build_encoder, read_config, read_tensors
+from biosmith.models.saving import TOKENIZER_FILES, write_folder
+
+PICKLE_INDEX = PICKLE + ".index.json"
+SUPPORTED = f"Hugging Face BERT folders with {WEIGHTS} or {PICKLE}, whole or in shards"
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def convert(source: Path, out: Path, dtype: str | None = None) -> Path:
+    """A folder of safetensors from another tool's checkpoint; nothing is written unless they make an encoder.
+
+    Weights keep their values; LayerNorm's parameters get today's names, index buffers and second copies of tied
+    tensors go. A pickle is opened with torch's restricted reader, which runs no code.
+
+    Args:
+        source: see `SUPPORTED`.
+        out: must not exist, or be empty.
+        dtype: of the weights written; None keeps the source's.
+
+    Raises:
+        UsageError: the source is of a kind that is not supported, or `out` holds something.
+        BadInput: the source is damaged, would run code, or holds a model of another architecture.
+    """
+    _refuse_other_kinds(source)
+    config, raw = read_config(source)
+    tensors = {
+        _modern(name): tensor
+        for name, tensor in _read(source).items()
+        if bert_names.canonical(name) not in (*bert_names.BUFFERS, *bert_names.ALIASES)
+    }
+    build_encoder(source, config, raw, tensors)
+    raw = bert_names.config_to_hugging_face(config, raw)
+    if dtype is not None:
+        tensors = {name: tensor.to(DTYPES[dtype]) for name, tensor in tensors.items()}
+        raw = {key: value for key, value in raw.items() if key != "torch_dtype"} | {"dtype": dtype}
+    tokenizer = source if any((source / name).is_file() for name in TOKENIZER_FILES) else None
+    weights = [p for name in (WEIGHTS, INDEX, PICKLE, PICKLE_INDEX) if (p := source / name).is_file()]
+    manifest = Manifest(kind="model", inputs=[describe_input(weights[0])])
+    write_folder(out, tensors, raw, manifest, tokenizer)
+    return out
+
+
+def _read(source: Path) -> dict[str, Tensor]:
+    if (source / WEIGHTS).is_file() or (source / INDEX).is_file():
+        return read_tensors(source)
+    files = [source / PICKLE]
+    if (source / PICKLE_INDEX).is_file():
+        index = json.loads((source / PICKLE_INDEX).read_text(encoding="utf-8"))
+        files = [source / name for name in sorted(set(index["weight_map"].values()))]
+    missing = [file.name for file in files if not file.is_file()]
+    if missing:
+        raise UsageError(f"{source} has no {', '.join(missing)}; supported: {SUPPORTED}")
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        try:
+            tensors |= torch.load(file, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError as error:
+            reason = "holds something else than tensors, and opening it could run code"
+            raise BadInput(file, reason) from error
+        except (RuntimeError, EOFError, TypeError, ValueError) as error:
+            raise BadInput(file, f"is damaged or no checkpoint of torch: {error}") from error
+    return tensors
+
+
+def _modern(name: str) -> str:
+    """Today's name of a tensor, with the prefix it has."""
+    prefix = "bert." if name.startswith("bert.") else ""
+    return prefix + bert_names.canonical(name)
+
+
+def _refuse_other_kinds(source: Path) -> None:
+    """Raise `UsageError` for what other tools write, by its name."""
+    if not source.is_dir():
+        raise UsageError(f"{source} is not a folder; supported: {SUPPORTED}")
+    signs = {
+        "a Megatron-LM checkpoint": ("latest_checkpointed_iteration.txt", "**/model_optim_rng.pt"),
+        "a TensorFlow checkpoint": ("*.ckpt*", "checkpoint", "*.h5", "saved_model.pb"),
+        "a NeMo checkpoint": ("*.nemo", "model_weights.ckpt"),
+        "a Flax checkpoint": ("*.msgpack",),
+    }
+    has_weights = any((source / name).is_file() for name in (WEIGHTS, INDEX, PICKLE, PICKLE_INDEX))
+    for kind, patterns in signs.items():
+        if not has_weights and any(next(source.glob(pattern), None) for pattern in patterns):
+            raise UsageError(f"{source} is {kind}, which cannot be converted; supported: {SUPPORTED}")

@@ -1,0 +1,114 @@
+"""A run folder made into a Hugging Face folder."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from biosmith.artefact import Manifest, describe_input, load_manifest, require_new_folder, to_plain
+from biosmith.errors import BadInput, UsageError
+from biosmith.models.bert import BertConfig, PretrainingModel
+from biosmith.models.saving import save_model
+from biosmith.pretraining.checkpoints import MODEL, list_checkpoints, read_state
+from biosmith.pretraining.config import Recipe
+from biosmith.pretraining.run import TOKENIZER, read_run
+
+
+@dataclass(frozen=True)
+class Export:
+    """What was exported: the folder, the checkpoint's step and the number of parameters."""
+
+    model: Path
+    step: int
+    parameters: int
+    architecture: str
+
+
+def export_run(run: Path, out: Path, *, step: int | None = None, vocabulary: Path | None = None) -> Export:
+    """Write a run's model as a folder that `transformers` loads with equal logits.
+
+    Args:
+        run: a run folder.
+        out: must not exist, or be empty.
+        step: the checkpoint; None is the newest.
+        vocabulary: folder of the tokenizer files; None takes those that the run kept.
+
+    Raises:
+        UsageError: no such run, checkpoint or vocabulary, the vocabulary is another than that of the run's tokens,
+            or `out` holds something.
+        BadInput: a checkpoint is damaged.
+    """
+    require_new_folder(out)
+    recipe = read_run(run)
+    tokenizer = _find_tokenizer(run, vocabulary)
+    checkpoint = _find_checkpoint(run, step)
+    found = read_state(checkpoint).step
+    model = _load(checkpoint, recipe)
+    manifest = load_manifest(run, "run")
+    shown = {key: manifest.counts[key] for key in ("loss", "eval_loss", "tokens") if key in manifest.counts}
+    counts = {"step": found, "vocabulary_digest": manifest.counts.get("vocabulary_digest"), **shown}
+    made = Manifest(
+        kind="model", config=to_plain(recipe), seed=recipe.seed, inputs=[describe_input(run)], counts=counts
+    )
+    save_model(out, model, tokenizer_from=tokenizer, manifest=made)
+    architecture = "BertForPreTraining" if model.next_sentence_head is not None else "BertForMaskedLM"
+    return Export(out, found, sum(p.numel() for p in model.parameters()), architecture)
+
+
+def _find_checkpoint(run: Path, step: int | None) -> Path:
+    checkpoints = {path.name: path for path in list_checkpoints(run)}
+    if not checkpoints:
+        raise UsageError(f"{run} has no checkpoint yet")
+    if step is None:
+        return list(checkpoints.values())[-1]
+    if f"step-{step}" not in checkpoints:
+        valid = ", ".join(name.removeprefix("step-") for name in checkpoints)
+        raise UsageError(f"{run} has no checkpoint of step {step}; valid: {valid}")
+    return checkpoints[f"step-{step}"]
+
+
+def _find_tokenizer(run: Path, vocabulary: Path | None) -> Path:
+    """The vocabulary's folder, checked against the tokens that the run was trained on."""
+    if vocabulary is None:
+        if not (run / TOKENIZER).is_dir():
+            raise UsageError(f"{run} kept no tokenizer; name the vocabulary of its tokens with --vocab")
+        return run / TOKENIZER
+    from biosmith.tokens.vocabulary import open_vocabulary
+
+    expected = load_manifest(run, "run").counts.get("vocabulary_digest")
+    digest = open_vocabulary(vocabulary).mark.digest
+    if expected is not None and digest != expected:
+        raise UsageError(
+            f"{run} was trained on tokens of vocabulary {str(expected)[:6]}; {vocabulary} is {digest[:6]}"
+        )
+    return vocabulary
+
+
+def _load(checkpoint: Path, recipe: Recipe) -> PretrainingModel:
+    """The model of a checkpoint. Its configuration names the dropout for fine-tuning: where a run trained without
+    any, the papers' 0.1."""
+    config = recipe.model
+    if recipe.profile == "fast":
+        usual = BertConfig()
+        config = dataclasses.replace(
+            config,
+            dropout=config.dropout or usual.dropout,
+            attention_dropout=config.attention_dropout or usual.attention_dropout,
+        )
+    try:
+        tensors = load_file(checkpoint / MODEL)
+    except SafetensorError as error:
+        raise BadInput(checkpoint / MODEL, f"is damaged: {error}") from error
+    with torch.device("meta"):
+        model = PretrainingModel(
+            config,
+            next_sentence=recipe.objective("next_sentence_prediction") is not None,
+            pooler="encoder.pooler.dense.weight" in tensors,
+        )
+    model.load_state_dict(tensors, assign=True)
+    return model.eval()
