@@ -23,7 +23,7 @@ from biosmith.text.markup import clean
 NAME = "medline-text"
 SUFFIXES = (".medline", ".nbib", ".medline.txt", ".txt")
 
-_BEGIN = re.compile(rb"(?:\xef\xbb\xbf)?\s*PMID-[ \t]*\d")
+_BEGIN = re.compile(rb"(?:\xef\xbb\xbf)?\s*PMID-[ \t]+\d")
 _ASN1 = re.compile(rb"(?:\xef\xbb\xbf)?\s*[A-Z][A-Za-z-]*(?:entry|set) ::= ")
 _NOT_HERE = "abstract available from the publisher"
 _LISTS = {"LA": "language", "PT": "publication_types"}
