@@ -7,7 +7,7 @@ operators, and between words. Accents over a symbol (a dot, a bar, a hat) are le
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lxml.etree import _Element as Element
 
@@ -61,6 +61,7 @@ _NAMES = {"∑": "sum", "∏": "product", "∫": "integral", "√": "sqrt"}
 _SILENT = frozenset(
     ("annotation", "annotation-xml", "mphantom", "none", "mprescripts", "maligngroup", "malignmark")
 )
+_LAST_SIGN = re.compile(r" ([+\-−–]) $")  # a charge, as in `2−`, and no operator
 _SIMPLE = re.compile(r"[+\-−–]?\w+|\d*[+\-−–*]|[′″'*]+")
 
 
@@ -80,8 +81,8 @@ def _write(element: Element) -> str:
     if name == "mspace":
         return " "
     children = [child for child in element if isinstance(child.tag, str)]
-    write = _LAYOUTS.get(name)
-    if write is not None and children:
+    arity, write = _LAYOUTS.get(name, (0, _row))
+    if arity == ANY or (arity and arity == len(children)):
         return write(children)
     if name == "mfenced":
         return _fenced(element, children)
@@ -116,7 +117,7 @@ def _row(children: Sequence[Element]) -> str:
         else:
             written += part
         after_word = is_word
-    return written
+    return _LAST_SIGN.sub(r"\1", written)
 
 
 def _ends_operand(written: str) -> bool:
@@ -199,7 +200,7 @@ def _mroot(children: Sequence[Element]) -> str:
 
 def _mmultiscripts(children: Sequence[Element]) -> str:
     """Base, pairs of sub- and superscripts, and after `mprescripts` pairs that stand before the base."""
-    before, after, target = "", _base(children[0]), "after"
+    before, after, target = "", _base(children[0]) if children else "", "after"
     position = 1
     while position < len(children):
         if children[position].tag.rpartition("}")[2] == "mprescripts":
@@ -218,13 +219,14 @@ def _mtable(children: Sequence[Element]) -> str:
     """Rows divided by semicolons, cells by spaces, for most tables line up equations."""
     rows = []
     for row in children:
-        cells = [_row([cell]).strip() for cell in row if isinstance(cell.tag, str)]
+        in_row = row.tag.rpartition("}")[2] in ("mtr", "mlabeledtr")
+        cells = [_row([cell]).strip() for cell in (row if in_row else (row,)) if isinstance(cell.tag, str)]
         rows.append(" ".join(cell for cell in cells if cell))
     return " " + "; ".join(row for row in rows if row) + " "
 
 
 def _semantics(children: Sequence[Element]) -> str:
-    return _write(children[0])
+    return _write(children[0]) if children else ""
 
 
 def _fenced(element: Element, children: Sequence[Element]) -> str:
@@ -237,17 +239,19 @@ def _fenced(element: Element, children: Sequence[Element]) -> str:
     return element.get("open", "(") + written + element.get("close", ")")
 
 
-_LAYOUTS = {
-    "msub": _msub,
-    "msup": _msup,
-    "msubsup": _msubsup,
-    "munder": _munder,
-    "mover": _mover,
-    "munderover": _munderover,
-    "mfrac": _mfrac,
-    "msqrt": _msqrt,
-    "mroot": _mroot,
-    "mmultiscripts": _mmultiscripts,
-    "mtable": _mtable,
-    "semantics": _semantics,
+ANY = -1
+# Name -> how many children it has (with any other number it is read as a row), and what writes it.
+_LAYOUTS: dict[str, tuple[int, Callable[[Sequence[Element]], str]]] = {
+    "msub": (2, _msub),
+    "msup": (2, _msup),
+    "msubsup": (3, _msubsup),
+    "munder": (2, _munder),
+    "mover": (2, _mover),
+    "munderover": (3, _munderover),
+    "mfrac": (2, _mfrac),
+    "mroot": (2, _mroot),
+    "msqrt": (ANY, _msqrt),
+    "mmultiscripts": (ANY, _mmultiscripts),
+    "mtable": (ANY, _mtable),
+    "semantics": (ANY, _semantics),
 }

@@ -36,9 +36,10 @@ class XmlSource:
         # `read1` gives what there is before the error of a stream that is cut; `read` would lose it.
         self._read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
         self._head = b""
-        while not self._head and (data := self._read(CHUNK)):
-            self._head = data.removeprefix(b"\xef\xbb\xbf").lstrip()
-        self.root = root_name(self._head)
+        self.root: str | None = None
+        while self.root is None and len(self._head) < CHUNK and (data := self._read(CHUNK)):
+            self._head = (self._head + data).removeprefix(b"\xef\xbb\xbf").lstrip()
+            self.root = root_name(self._head)
 
     def read(self, size: int) -> bytes:
         """At most `size` bytes, none at the end."""
@@ -90,12 +91,12 @@ def children(source: XmlSource, file: str) -> Iterator[Element]:
     try:
         while data := source.read(CHUNK):
             parser.feed(data)
-            if root is None:
-                root = next((cast(Element, element) for _, element in parser.read_events()), None)
+            root = root if root is not None else _first(parser)
             if root is not None:
                 yield from _take(root, len(root) - 1)  # the last one may go on in the next piece
         parser.close()
     except etree.XMLSyntaxError as error:
+        root = root if root is not None else _first(parser)
         if root is not None and len(root):
             yield from _take(
                 root, len(root) - (root[-1].tail is None)
@@ -103,6 +104,10 @@ def children(source: XmlSource, file: str) -> Iterator[Element]:
         raise BadInput(file, f"broken XML: {_describe(error)}") from error
     if root is not None:
         yield from _take(root, len(root))
+
+
+def _first(parser: etree.XMLPullParser) -> Element | None:
+    return next((cast(Element, element) for _, element in parser.read_events()), None)
 
 
 def _take(root: Element, count: int) -> Iterator[Element]:

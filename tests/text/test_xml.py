@@ -1,0 +1,145 @@
+"""XML is read without trusting it, and in constant memory."""
+
+from __future__ import annotations
+
+import io
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+import biosmith
+from biosmith.errors import BadInput
+from biosmith.rejects import Rejects
+from biosmith.text.xml import XmlSource, children, elements, root_name
+
+MEDLINE = "<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>1</PMID><Article><ArticleTitle>{}</ArticleTitle></Article></MedlineCitation></PubmedArticle></PubmedArticleSet>"
+JATS = "<article><front><article-meta><title-group><article-title>{}</article-title></title-group></article-meta></front></article>"
+BODIES = pytest.mark.parametrize("body", [MEDLINE, JATS], ids=["medline", "jats"])
+
+
+def read(tmp_path: Path, xml: str) -> tuple[list[biosmith.Document], Rejects]:
+    (tmp_path / "x.xml").write_text(xml, encoding="utf-8")
+    rejects = Rejects()
+    return list(biosmith.read(tmp_path / "x.xml", rejects=rejects)), rejects
+
+
+def laughs(levels: int) -> str:
+    entities = (f'<!ENTITY l{n} "{"".join([f"&l{n - 1};"] * 10)}">' for n in range(1, levels))
+    return f'<!DOCTYPE x [<!ENTITY l0 "lol">{"".join(entities)}]>'
+
+
+@BODIES
+def test_entities_of_the_file_are_not_expanded(tmp_path: Path, body: str) -> None:
+    documents, _ = read(tmp_path, laughs(3) + body.format("ha &l2; ha"))
+    assert [d.text for d in documents] == ["ha &l2; ha"]
+
+
+@BODIES
+def test_a_billion_laughs_are_refused_in_no_time_and_no_memory(tmp_path: Path, body: str) -> None:
+    documents, rejects = read(tmp_path, laughs(10) + body.format("ha &l9; ha"))
+    assert documents == []
+    assert "amplification" in rejects.items[0]["reason"]
+
+
+@BODIES
+def test_external_entities_are_not_read(tmp_path: Path, body: str) -> None:
+    (tmp_path / "secret").write_text("the secret", encoding="utf-8")
+    doctype = f'<!DOCTYPE x [<!ENTITY xxe SYSTEM "{(tmp_path / "secret").as_uri()}">]>'
+    documents, _ = read(tmp_path, doctype + body.format("ha &xxe; ha"))
+    assert [d.text for d in documents] == ["ha &xxe; ha"]
+
+
+@BODIES
+def test_a_dtd_beside_the_file_is_not_loaded(tmp_path: Path, body: str) -> None:
+    # If it were, the default attribute and the entity of the DTD would show.
+    (tmp_path / "x.dtd").write_text('<!ENTITY secret "the secret">', encoding="utf-8")
+    doctype = f'<!DOCTYPE x SYSTEM "{(tmp_path / "x.dtd").as_uri()}">'
+    documents, _ = read(tmp_path, doctype + body.format("ha &secret; ha"))
+    assert [d.text for d in documents] == ["ha &secret; ha"]
+
+
+@BODIES
+def test_nothing_is_fetched_from_the_network(tmp_path: Path, body: str) -> None:
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing on stderr."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"http://127.0.0.1:{server.server_port}"
+        doctype = f'<!DOCTYPE x SYSTEM "{place}/x.dtd" [<!ENTITY e SYSTEM "{place}/e"><!ENTITY % p SYSTEM "{place}/p"> %p;]>'
+        read(tmp_path, doctype + body.format("ha &e; ha"))
+        server.shutdown()
+    assert asked == []
+
+
+@BODIES
+def test_xml_nested_beyond_the_limit_is_refused_and_not_crashed_on(tmp_path: Path, body: str) -> None:
+    documents, rejects = read(tmp_path, body.format("<i>" * 100_000 + "x" + "</i>" * 100_000))
+    assert documents == []
+    assert "broken XML" in rejects.items[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        (b"<a/>", "a"),
+        (b"\n <?xml version='1.0'?>\n<!-- <b> --><!DOCTYPE a [<!ENTITY x '>'>]><a b='c'>", "a"),
+        (b'<!DOCTYPE a PUBLIC "-//X//Y//EN" "http://x/y.dtd"><n:a xmlns:n="u">', "a"),
+        ("<a/>".encode("utf-16"), "a"),
+        ("<?xml version='1.0'?><a/>".encode("utf-16-le"), "a"),
+        (b"\xef\xbb\xbf<a/>", "a"),
+        (b"{}", None),
+        (b"", None),
+        (b"\x00\x01<a/>", None),
+        (b"a <a/>", None),
+    ],
+)
+def test_the_root_is_found_by_the_first_bytes(head: bytes, name: str | None) -> None:
+    assert root_name(head) == name
+
+
+def test_children_are_the_same_for_any_size_of_pieces() -> None:
+    # Pieces that end within a tag, within a text, and between two children.
+    xml = b"<r><a>one</a><b/>tail<!-- c --><a>t<i>w</i>o</a></r>"
+
+    class Dribble(io.RawIOBase):
+        def __init__(self, size: int) -> None:
+            self.rest, self.size = xml, size
+
+        def read(self, size: int = -1) -> bytes:
+            piece, self.rest = self.rest[: self.size], self.rest[self.size :]
+            return piece
+
+    for size in range(1, len(xml) + 1):
+        found = [(e.tag, "".join(e.itertext())) for e in children(XmlSource(Dribble(size)), "x")]
+        assert found == [("a", "one"), ("b", ""), ("a", "two")]
+
+
+@pytest.mark.parametrize("cut", range(3, 52))
+def test_children_before_any_cut_are_complete_and_the_cut_is_an_error(cut: int) -> None:
+    xml = b"<r><a>one</a> <b/> tail<!-- c --><a>t<i>w</i>o</a> </r>"[:cut]
+    found = []
+    with pytest.raises(BadInput, match="broken XML"):
+        for element in children(XmlSource(io.BytesIO(xml)), "x"):
+            found.append(element.tag)
+    # Whether an element that ends with the last byte of the file is complete cannot be told; it may be left out.
+    ends = [xml.find(end) + len(end) for end in (b"one</a>", b"<b/>", b"</i>o</a>") if end in xml]
+    assert found == ["a", "b", "a"][: sum(end < len(xml) for end in ends)]
+
+
+def test_elements_inside_one_another_are_given_once_and_memory_is_freed() -> None:
+    xml = b"<r><h/><x><a><b/></a></x><b/></r>"
+    seen = []
+    for element in elements(io.BytesIO(xml), ("a", "b"), "x"):
+        seen.append(element.tag)
+        assert element.getroottree().getroot().find("h") is not None or len(seen) > 1
+    assert seen == ["a", "b"]
