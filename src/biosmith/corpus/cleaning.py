@@ -10,7 +10,8 @@ In this order, in each passage:
 5. of abstracts, two kinds of boilerplate at the very end are removed: "(ABSTRACT TRUNCATED AT 250 WORDS)" and
    copyright notices ("Copyright © 2019 Elsevier Ltd. All rights reserved.", "© 2012 Wiley Periodicals, Inc.").
 
-Passages without text, tables and reference lists are left out. Mentions, relations and infons that do not name the
+Passages without text, cells of tables, references, formulas that stand alone and captions of supplementary files
+("Click here for additional data file.") are left out. Mentions, relations and infons that do not name the
 document are left out too: a corpus is text.
 """
 
@@ -24,9 +25,7 @@ from collections.abc import Mapping
 
 from biosmith.text.document import Document, Passage
 
-LEFT_OUT_KINDS = frozenset(
-    {"ref", "ref_title", "reference", "references", "table", "table_content", "formula"}
-)
+LEFT_OUT_KINDS = frozenset({"ref", "table", "formula", "supplementary_caption"})
 KEPT_INFONS = (
     "pmid",
     "pmcid",

@@ -33,6 +33,8 @@ from biosmith.errors import BiosmithError
 from biosmith.rejects import Rejects
 from biosmith.text.document import Document
 from biosmith.text.formats import read_file
+from biosmith.text.formats.mentions import DIFFERS, OUTSIDE
+from biosmith.text.formats.offsets import MISPLACED, UNCOUNTED
 from biosmith.text.formats.parquet import ParquetWriter
 
 RECORD = np.dtype(
@@ -49,9 +51,19 @@ RECORD = np.dtype(
 FILTERED, DELETION = -1, -2
 DATE = 10**8  # rank = version * DATE + year, month and day as one number
 
+_OF_ANNOTATIONS = frozenset({DIFFERS, OUTSIDE, MISPLACED, UNCOUNTED})
 _BATCH_DOCUMENTS = 512
 _BATCH_CHARACTERS = 1 << 20
 _NAMED = re.compile(r"(PMID|PMC):?(\d+)", re.IGNORECASE)
+
+
+class TextRejects(Rejects):
+    """Sets aside what concerns the text; annotations that are not where they say are no matter of a corpus."""
+
+    def add(self, file: object, record: object, reason: str, value: object = None) -> None:
+        """As `Rejects.add`."""
+        if reason not in _OF_ANNOTATIONS:
+            super().add(file, record, reason, value)
 
 
 @dataclass
@@ -84,7 +96,7 @@ def read_unit(unit: Unit, folder: Path, options: BuildOptions, advance: Callable
     with write_by_rename(stem.with_suffix(".rejects.jsonl")) as rejected:
         rejected.touch()
         with (
-            Rejects(rejected, strict=options.strict, keep=1) as rejects,
+            TextRejects(rejected, strict=options.strict, keep=1) as rejects,
             ParquetWriter(stem.with_suffix(".parquet"), compression="lz4") as writer,
         ):
             for batch in _batches(_documents(unit, rejects)):
@@ -125,8 +137,8 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 def identity(document: Document) -> tuple[str | None, int]:
     """The name under which versions of a document replace each other, and the rank of this one among them.
 
-    Citations of MEDLINE go by PMID, articles by PMC identifier; others only if their id says PMID or PMC, for equal
-    ids in files of other kinds need not mean equal documents. Full texts do not replace abstracts or the reverse. The
+    Citations of MEDLINE go by PMID, articles of PMC by their id (that of the article and the number of the part);
+    others only if their id says PMID or PMC, for equal ids in other files need not mean equal documents. Full texts do not replace abstracts or the reverse. The
     rank is the version, then the date of revision; a document without either comes before all that have one.
     """
     infons = document.infons
@@ -138,7 +150,7 @@ def identity(document: Document) -> tuple[str | None, int]:
     if "pmid" in infons and "version" in infons:
         return f"pmid {infons['pmid']} {kind}", rank
     if infons.get("pmcid"):
-        return f"pmc {infons['pmcid'].upper().removeprefix('PMC')} {kind}", rank
+        return f"pmc {document.id.upper().removeprefix('PMC')} {kind}", rank
     named = _NAMED.fullmatch(document.id)
     if named is not None:
         return f"{named[1].lower()} {named[2]} {kind}", rank

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from biosmith.errors import UsageError
 from biosmith.text.document import Document
 
-# ISO 639-2/B as NLM declares it, where its first two letters are not the ISO 639-1 code that detection gives, and
-# the terminological codes of 639-2/T that differ. Everything else is found by `_TWO_LETTERS`.
+# ISO 639-2/B, as NLM declares languages, and ISO 639-2/T, to the ISO 639-1 codes that detection gives.
 _THREE_LETTERS = {
     "afr": "af", "alb": "sq", "sqi": "sq", "amh": "am", "ara": "ar", "arg": "an", "arm": "hy", "hye": "hy",
     "asm": "as", "aze": "az", "baq": "eu", "eus": "eu", "bel": "be", "ben": "bn", "bos": "bs", "bre": "br",
@@ -35,17 +34,17 @@ LOOKED_AT = 400  # characters that detection reads; more costs time and changes 
 
 
 def known_language(code: str) -> str:
-    """The two-letter code of a language given by two or three letters, in any case.
+    """The code that detection gives for a language named by two or three letters, in any case.
 
     Raises:
         UsageError: the code is none of those that NLM declares and detection knows.
     """
     lowered = code.strip().lower()
-    if lowered in _TWO_LETTERS:
-        return lowered
-    if lowered not in _THREE_LETTERS:
+    if lowered in _THREE_LETTERS:
+        return _THREE_LETTERS[lowered]
+    if lowered not in _TWO_LETTERS and lowered not in _detected():
         raise UsageError(f"language {code!r} is unknown; valid: {', '.join(sorted(_THREE_LETTERS))}")
-    return _THREE_LETTERS[lowered]
+    return lowered
 
 
 def is_language(document: Document, wanted: str) -> bool:
@@ -83,6 +82,12 @@ def _text_to_look_at(document: Document) -> str | None:
     return (
         longest[:LOOKED_AT] if longest.count(" ") + 1 >= ENOUGH_WORDS or len(longest) >= LOOKED_AT else None
     )
+
+
+def _detected() -> frozenset[str]:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return frozenset(LanguageIdentifier.from_model_file(MODEL_FILE).labels) - {"zxx"}
 
 
 @functools.cache

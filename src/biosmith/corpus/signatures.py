@@ -73,10 +73,10 @@ def similarity(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np
 
 def _batches(texts: Sequence[str]) -> list[list[str]]:
     batches: list[list[str]] = []
-    size = CHARACTERS_AT_A_TIME
+    size = 0
     for text in texts:
         text = text[:READ_CHARACTERS]
-        if size + len(text) > CHARACTERS_AT_A_TIME:
+        if not batches or size + len(text) > CHARACTERS_AT_A_TIME:
             batches.append([])
             size = 0
         batches[-1].append(text)
