@@ -41,14 +41,17 @@ class Manifest:
     version: str = __version__
     created: str = ""
 
-    def save(self, folder: Path) -> Manifest:
-        """Write `manifest.json` by rename and return the manifest as written."""
+    def save(self, folder: Path, name: str = MANIFEST) -> Manifest:
+        """Write the manifest into a folder by rename and return it as written.
+
+        An artefact that is one file has it beside it, under `<file>.manifest.json`.
+        """
         full = dataclasses.replace(
             self,
             command=self.command or shlex.join(["biosmith", *sys.argv[1:]]),
             created=self.created or datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        write_json(folder / MANIFEST, to_plain(full))
+        write_json(folder / name, to_plain(full))
         return full
 
 
@@ -91,7 +94,8 @@ def describe_files(folder: Path, names: Sequence[str] | None = None) -> dict[str
             str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST
         )
     return {
-        name: {"bytes": (folder / name).stat().st_size, "digest": digest_file(folder / name)} for name in names
+        name: {"bytes": (folder / name).stat().st_size, "digest": digest_file(folder / name)}
+        for name in names
     }
 
 

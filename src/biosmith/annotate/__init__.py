@@ -1,1 +1,57 @@
-"""Documents -> windows -> engine -> mentions -> documents."""
+"""Documents -> windows -> engine -> mentions -> documents.
+
+>>> import biosmith
+>>> nlp = biosmith.load("runs/ner-disease")  # doctest: +SKIP
+>>> for document in nlp.annotate(biosmith.read("pubmed26n0001.xml.gz")):  # doctest: +SKIP
+...     print(document.id, [m.text for m in document.mentions])
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from biosmith.annotate.annotator import Annotator, OnLong
+from biosmith.annotate.engines import open_tagger
+from biosmith.errors import UsageError
+
+__all__ = ["Annotator", "load"]
+
+Folder = str | os.PathLike[str]
+
+
+def load(
+    models: Folder | Sequence[Folder],
+    *,
+    engine: str = "auto",
+    device: str = "auto",
+    on_long: OnLong = "window",
+    keep: bool = False,
+) -> Annotator:
+    """One tuned model or several, ready to annotate documents.
+
+    Args:
+        models: folders made by `finetune`, or any token classification folders of Hugging Face.
+        engine: what scores sequences; "auto" picks by what the machine has.
+        device: "auto", "cpu", "cuda", ...
+        on_long: what becomes of sentences longer than a model reads: "window", "error" or "truncate".
+        keep: keep the mentions that documents bring with them.
+
+    Raises:
+        UsageError: no model, two of one name, an unknown engine, or a folder that is no tuned model.
+    """
+    folders = [Path(models)] if isinstance(models, str | os.PathLike) else [Path(m) for m in models]
+    if not folders:
+        raise UsageError("no model was given")
+    if on_long not in ("window", "error", "truncate"):
+        raise UsageError(f"on_long {on_long!r} is unknown; valid: window, error, truncate")
+    named = {_name(folder, folders): open_tagger(folder, engine, device) for folder in folders}
+    return Annotator(named, on_long=on_long, keep=keep)
+
+
+def _name(folder: Path, folders: Sequence[Path]) -> str:
+    """The folder's own name, or all of its path where two folders have one name."""
+    resolved = folder.resolve()
+    alike = [f for f in folders if f.resolve().name == resolved.name]
+    return resolved.name if len(alike) == 1 else str(folder)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from biosmith.artefact import digest_value
 from biosmith.errors import UsageError
 
 AT_ONCE = 4096  # sentences given to the tokenizer in one call
@@ -53,6 +54,10 @@ class Pieces:
 class InputTransform:
     """A tokenizer and the frame of special tokens that its model expects around a sequence.
 
+    Attributes:
+        before, after: the special tokens of a single sequence.
+        digest: equal for tokenizers that cut words alike.
+
     Raises:
         UsageError: the folder has no tokenizer, or one that does not know where words begin.
     """
@@ -68,7 +73,7 @@ class InputTransform:
             raise UsageError(f"{folder}: its tokenizer has no fast form, which word boundaries need")
         self.folder = Path(folder)
         self.before, self.after = self._frame()
-        self.pad_id = int(self.tokenizer.pad_token_id or 0)
+        self.digest = digest_value(self.tokenizer.backend_tokenizer.to_str())
 
     @property
     def frame(self) -> int:

@@ -144,6 +144,7 @@ class Tagger:
     ) -> None:
         self.transform, self.label_set, self.engine = transform, label_set, engine
         self.max_length, self.stride = max_length, stride
+        self.outside = label_set.index()[OUTSIDE]
 
     @staticmethod
     def load(folder: Path, *, device: str = "auto", max_length: int | None = None) -> Tagger:
@@ -247,8 +248,7 @@ class Tagger:
     ) -> Tagged:
         """Labels for all words: those without pieces go on with the mention around them, those not read are O."""
         count = len(cut.first)
-        outside = self.label_set.index()[OUTSIDE]
-        all_labels = np.full(count, outside, dtype=np.int64)
+        all_labels = np.full(count, self.outside, dtype=np.int64)
         all_probabilities = np.ones(count, dtype=np.float32)
         all_labels[words] = labels
         all_probabilities[words] = probabilities

@@ -1,0 +1,64 @@
+"""`biosmith annotate` and `biosmith view`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from biosmith.cli import Report
+
+Format = Literal["bioc-json", "bioc-xml", "pubtator", "brat", "conll", "jsonl", "parquet", "html"]
+
+
+def annotate(
+    inputs: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    *,
+    model: tuple[Path, ...],
+    out: Path,
+    format: Format | None = None,
+    engine: str = "auto",
+    on_long: Literal["window", "error", "truncate"] = "window",
+    workers: int = 1,
+    device: str = "auto",
+    keep: bool = False,
+    resume: bool = False,
+) -> Report:
+    """Find mentions in documents and write the documents with them.
+
+    Offsets are code points of the document, and document.text[start:end] is always the mention's text. Sentences
+    longer than a model reads are read in overlapping windows. A document that fails is listed in OUT.rejects.jsonl
+    and the rest goes on (exit code 3).
+
+    Example:
+        biosmith annotate pubmed26n0001.xml.gz --model ner-disease ner-chemical --out annotated.bioc.json
+
+    Args:
+        inputs: files, folders or archives of any format that biosmith reads.
+        model: tuned taggers; each adds its mentions.
+        out: the file to make (a folder for brat).
+        format: format of the output; by the suffix of --out if not given.
+        engine: what runs the model: auto or torch.
+        on_long: what becomes of sentences longer than the model reads.
+        workers: processes.
+        device: auto, cpu, cuda, ...
+        keep: keep the mentions and relations that the documents bring with them; else they are replaced.
+        resume: go on with a run that was stopped.
+    """
+    from biosmith.annotate.files import Options, annotate_files
+
+    options = Options(engine, device, on_long, keep, format, workers)
+    report = annotate_files(inputs, model, out, options, resume=resume)
+    data = {**report.as_dict(), "out": str(out)}
+    lines = [
+        f"{out}: {data['documents']:,} documents, {data['mentions']:,} mentions; "
+        f"{data['documents_per_second']:,.1f} documents/s, {data['tokens_per_second']:,.0f} tokens/s"
+    ]
+    if data["truncated"]:
+        lines.append(f"{data['truncated']:,} words were not read: their sentences are too long for the model")
+    if data["failed"]:
+        lines.append(f"{data['failed']:,} documents failed")
+    lines += [f"not held by the format: {what} ({count:,})" for what, count in report.lost.items()]
+    listed = None if report.set_aside_file is None else str(report.set_aside_file)
+    return Report(data, "\n".join(lines), set_aside=report.set_aside, set_aside_file=listed)

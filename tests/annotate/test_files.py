@@ -1,0 +1,161 @@
+"""Files in, one annotated file out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import biosmith
+from biosmith.annotate import files as annotate_files_module
+from biosmith.annotate.files import Options, annotate_files
+from biosmith.cli import main
+from biosmith.errors import UsageError
+from biosmith.text import formats
+from biosmith.text.document import Document
+
+TEXTS = ["Gout is rare.", "Patients with anemia were given heparin.", "No effect of aspirin was seen."]
+
+
+def write_input(path: Path, count: int) -> Path:
+    records = [{"id": str(i), "title": TEXTS[i % 3], "abstract": TEXTS[(i + 1) % 3]} for i in range(count)]
+    path.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+    return path
+
+
+def spans(path: Path) -> list[tuple[str, list[tuple[int, int, str]]]]:
+    return [(d.id, [(m.start, m.end, m.type) for m in d.mentions]) for d in biosmith.read(path)]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "bioc.json", "bioc.xml", "pubtator", "parquet"])
+def test_the_output_holds_what_the_annotator_found_in_every_format(
+    tagger_folder: Path, tmp_path: Path, suffix: str
+) -> None:
+    source = write_input(tmp_path / "in.jsonl", 6)
+    out = tmp_path / f"out.{suffix}"
+    report = annotate_files([source], [tagger_folder], out)
+    expected = list(biosmith.load(tagger_folder).annotate(biosmith.read(source)))
+    assert spans(out) == [(d.id, [(m.start, m.end, m.type) for m in d.mentions]) for d in expected]
+    data = report.as_dict()
+    assert (data["documents"], data["mentions"]) == (6, sum(len(d.mentions) for d in expected))
+    assert (data["failed"], data["truncated"], data["set_aside"]) == (0, 0, 0)
+    assert data["documents_per_second"] > 0 and data["tokens_per_second"] > 0
+    manifest = json.loads((tmp_path / f"out.{suffix}.manifest.json").read_text(encoding="utf-8"))
+    assert manifest["kind"] == "annotations"
+    assert [i["kind"] for i in manifest["inputs"]] == ["tuned", "file"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl", out.name, f"{out.name}.manifest.json"]
+
+
+@pytest.mark.slow
+def test_two_processes_give_what_one_gives(tagger_folder: Path, tmp_path: Path) -> None:
+    source = write_input(tmp_path / "in.jsonl", 40)
+    annotate_files([source], [tagger_folder], tmp_path / "one.jsonl")
+    report = annotate_files([source], [tagger_folder], tmp_path / "two.jsonl", Options(workers=2))
+    assert report.counts.documents == 40
+    assert spans(tmp_path / "one.jsonl") == spans(tmp_path / "two.jsonl")
+
+
+def test_a_stopped_run_goes_on_and_gives_each_document_once(
+    tagger_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_input(tmp_path / "in.jsonl", 60)
+    annotate_files([source], [tagger_folder], tmp_path / "whole.jsonl")
+    monkeypatch.setattr(annotate_files_module, "DOCUMENTS_A_PART", 8)
+    out = tmp_path / "out.jsonl"
+    write_part = formats.write
+    written = 0
+
+    def dies(documents: object, path: object, **options: object) -> object:
+        nonlocal written
+        written += 1
+        if written == 3:
+            raise KeyboardInterrupt
+        return write_part(documents, path, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(annotate_files_module.formats, "write", dies)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            annotate_files([source], [tagger_folder], out, resume=written > 0)
+        written = 1
+    assert not out.exists()
+    monkeypatch.setattr(annotate_files_module.formats, "write", write_part)
+    report = annotate_files([source], [tagger_folder], out, resume=True)
+    assert report.counts.documents == 60 and report.before.documents > 0
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert not (tmp_path / ".out.jsonl.partial").exists()
+
+
+def test_only_what_was_begun_alike_can_be_resumed(tagger_folder: Path, tmp_path: Path) -> None:
+    source = write_input(tmp_path / "in.jsonl", 3)
+    with pytest.raises(UsageError, match="nothing to resume"):
+        annotate_files([source], [tagger_folder], tmp_path / "out.jsonl", resume=True)
+
+
+def test_bad_records_and_bad_documents_are_listed_and_the_rest_is_done(
+    tagger_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "in.jsonl"
+    long = "in " * 100
+    lines = ['{"id": "1", "text": "Gout is rare."}', "{broken", json.dumps({"id": "2", "text": long})]
+    source.write_text("\n".join([*lines, '{"id": "3", "text": "Gout."}']), encoding="utf-8")
+    out = tmp_path / "out.jsonl"
+    arguments = ["annotate", str(source), "--model", str(tagger_folder), "--out", str(out), "--json"]
+    assert main([*arguments, "--on-long", "error"]) == 3
+    captured = capsys.readouterr()
+    data = json.loads(captured.out)
+    assert (data["documents"], data["failed"], data["set_aside"]) == (2, 1, 2)
+    assert "out.jsonl.rejects.jsonl" in captured.err
+    listed = [json.loads(x) for x in (tmp_path / "out.jsonl.rejects.jsonl").read_text().splitlines()]
+    assert {item["record"] for item in listed} == {"line 2", "2"}
+    assert [d.id for d in biosmith.read(out)] == ["1", "3"]
+
+
+def test_a_document_that_breaks_the_writer_is_listed_and_the_rest_is_written(
+    tagger_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from biosmith.text.formats import bioc_json
+
+    write = bioc_json.write
+
+    def fragile(documents: object, path: Path) -> object:
+        def checked() -> object:
+            for d in documents:  # type: ignore[attr-defined]
+                if isinstance(d, Document) and d.id == "4":
+                    raise ValueError("poison")
+                yield d
+
+        return write(checked(), path)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bioc_json, "write", fragile)
+    source = write_input(tmp_path / "in.jsonl", 6)
+    report = annotate_files([source], [tagger_folder], tmp_path / "out.bioc.json")
+    assert [d.id for d in biosmith.read(tmp_path / "out.bioc.json")] == ["0", "1", "2", "3", "5"]
+    assert (report.counts.documents, report.counts.failed, report.set_aside) == (5, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"out": "in.jsonl"}, "exists already"),
+        ({"out": "out.xyz"}, "no format is written to this suffix"),
+        ({"source": "absent.jsonl"}, "does not exist"),
+        ({"model": "absent"}, "does not exist"),
+    ],
+)
+def test_a_wrong_call_is_refused_before_work_begins(
+    tagger_folder: Path, tmp_path: Path, change: dict[str, str], message: str
+) -> None:
+    write_input(tmp_path / "in.jsonl", 1)
+    source = tmp_path / change.get("source", "in.jsonl")
+    model = tmp_path / change["model"] if "model" in change else tagger_folder
+    with pytest.raises(UsageError, match=message):
+        annotate_files([source], [model], tmp_path / change.get("out", "out.jsonl"))
+    assert not list(tmp_path.glob(".*.partial"))
+
+
+def test_input_without_a_document_is_one_clear_error(tagger_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text("", encoding="utf-8")
+    with pytest.raises(biosmith.BiosmithError, match=r"in\.jsonl.*empty file"):
+        annotate_files([tmp_path / "in.jsonl"], [tagger_folder], tmp_path / "out.jsonl")
+    assert not list(tmp_path.glob(".*.partial")) and not (tmp_path / "out.jsonl").exists()
