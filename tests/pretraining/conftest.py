@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from biosmith.tokens.store import TokenStore, VocabularyMark, write_store
 
@@ -36,6 +37,12 @@ def write_random_store(
         documents.append((ids, words, sentences))
     mark = VocabularyMark(vocabulary, digest, True, SPECIAL)
     return write_store(folder, mark, documents)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """The models here are so small that a second thread only waits."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from biosmith.errors import BiosmithError, UsageError
 from biosmith.pretraining.masking import MaskingRules, Replacements, SequenceTokens, mask_sequences
-from biosmith.pretraining.packing import EpochPlan, PackingRules, sequence_slots
+from biosmith.pretraining.packing import EpochPlan, PackingRules, count_slots
 from biosmith.pretraining.pairs import make_pairs
 from biosmith.pretraining.segments import SegmentRules, snap_segments
 from biosmith.tokens.store import Tokens, VocabularyMark
@@ -131,6 +131,7 @@ class BatchMaker:
         source: the tokens.
         rules: see `DataRules`.
         documents: which documents take part, [documents]; all if None.
+        sequence_slots: of a micro-batch; None finds a number that fits the documents.
 
     Raises:
         UsageError: the budgets cannot hold a sequence, or the vocabulary lacks a special token that is needed.
@@ -138,14 +139,18 @@ class BatchMaker:
     """
 
     def __init__(
-        self, source: TokenSource, rules: DataRules, documents: NDArray[np.bool_] | None = None
+        self,
+        source: TokenSource,
+        rules: DataRules,
+        documents: NDArray[np.bool_] | None = None,
+        sequence_slots: int | None = None,
     ) -> None:
         self.source, self.rules = source, rules
         lengths = source.lengths
         self.lengths = lengths if documents is None else np.where(documents, lengths, 0).astype(np.int32)
         _check_documents(self.lengths, rules)
         group = 2 if rules.next_sentence else 1
-        self.sequence_slots = sequence_slots(
+        self.sequence_slots = sequence_slots or count_slots(
             self.lengths, rules.segment_rules, rules.micro_tokens, rules.specials, group
         )
         self.packing = PackingRules(
@@ -357,12 +362,12 @@ def _check_documents(lengths: NDArray[np.int32], rules: DataRules) -> None:
 def hold_out(documents: int, wanted: int) -> NDArray[np.bool_]:
     """Which documents are kept for evaluation, [documents]: the same ones for every run over a store.
 
-    At most `wanted`, and at most one in ten.
+    At most `wanted`, at most one in ten (rounded up), and none of fewer than five.
     """
     from biosmith.randomness import derive_key, random_bits
 
     chosen = np.zeros(documents, dtype=np.bool_)
-    count = min(wanted, documents // 10)
+    count = min(wanted, -(-documents // 10)) if documents >= 5 else 0
     if count:
         order = random_bits(derive_key(0, "held-out"), np.arange(documents, dtype=np.int64))
         chosen[np.argpartition(order, count - 1)[:count]] = True

@@ -91,6 +91,10 @@ class Linear:
         return round(self.warmup * steps) if self.warmup_steps is None else self.warmup_steps
 
 
+Optimizer = AdamW
+Schedule = Linear
+
+
 @dataclass(frozen=True)
 class LengthPhase:
     """Sequences of at most `length` tokens until `until` (a share of all steps)."""
@@ -141,8 +145,8 @@ class Recipe:
     vocabulary: Vocabulary = Vocabulary()
     model: BertConfig = field(default_factory=BertConfig)
     objectives: tuple[Objective, ...] = (MaskedLanguageModel(), NextSentencePrediction())
-    optimizer: AdamW = AdamW()
-    schedule: Linear = Linear()
+    optimizer: Optimizer = AdamW()
+    schedule: Schedule = Linear()
     batch: Batch = Batch()
     steps: int = 1_000_000
     seed: int = 12_345
@@ -151,9 +155,9 @@ class Recipe:
     keep_checkpoints: int = 2  # newest ones kept; 0 keeps all
     log_every: int = 100  # steps
     profile: Profile = "faithful"
-    precision: Literal["auto", "float32", "bfloat16"] = (
-        "auto"  # auto: bfloat16 where the device has it in hardware
-    )
+    # "mixed": matrix products in bfloat16, the rest in float32 (autocast); "bfloat16": all of the model; "auto":
+    # float32 on a CPU, else mixed in the faithful profile and bfloat16 in the fast one. Weights are float32 always.
+    precision: Literal["auto", "float32", "mixed", "bfloat16"] = "auto"
     citations: Mapping[str, str] = field(default_factory=dict)  # field path -> place in the paper, or reason
 
     def __post_init__(self) -> None:

@@ -51,12 +51,13 @@ class PackingRules:
             )
         if self.tokens < self.length * self.group:
             raise UsageError(
-                f"a micro-batch of {self.tokens} tokens cannot hold {self.group} sequences of {self.length}; "
-                f"raise the token budget to at least {self.length * self.group}"
+                f"a micro-batch of {self.tokens:,} tokens cannot hold {self.group} sequences of {self.length}; "
+                f"raise batch.tokens and batch.micro_batch_tokens to at least {self.length * self.group:,}, or lower "
+                "batch.length"
             )
 
 
-def sequence_slots(
+def count_slots(
     lengths: NDArray[np.int32], rules: SegmentRules, tokens: int, specials: int, group: int
 ) -> int:
     """Sequence slots for a micro-batch: a quarter more than it holds on average.

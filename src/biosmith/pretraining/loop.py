@@ -1,0 +1,222 @@
+"""The training loop: batches in, updates, log lines, evaluations and checkpoints out."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from biosmith.errors import BiosmithError
+from biosmith.models.bert import PretrainingModel
+from biosmith.pretraining.checkpoints import (
+    RunState,
+    list_checkpoints,
+    load_checkpoint,
+    remove_old_checkpoints,
+    save_checkpoint,
+)
+from biosmith.pretraining.config import Recipe
+from biosmith.pretraining.evaluation import evaluate
+from biosmith.pretraining.loading import Cursor, Loaded, load, requests
+from biosmith.pretraining.metrics import unigram_entropy
+from biosmith.pretraining.preparing import (
+    EVALUATION_STEPS,
+    make_batch_makers,
+    make_evaluation_maker,
+    micro_batches,
+    phase_of,
+)
+from biosmith.pretraining.reporting import Reporter, Stopwatch
+from biosmith.pretraining.run import Outcome, Settings
+from biosmith.pretraining.step import Trainer, reset_window
+from biosmith.progress import progress, say
+from biosmith.tokens.store import TokenStore
+
+
+def train(
+    recipe: Recipe, store: TokenStore, out: Path, model: PretrainingModel, settings: Settings
+) -> Outcome:
+    """Train from the last checkpoint of the run folder, or from the model as it is, to the recipe's last step.
+
+    SIGTERM and the first Ctrl-C end it after the step at hand, with a checkpoint.
+
+    Raises:
+        BiosmithError: the loss stays not finite, or the device's memory is too small.
+    """
+    run = _Run(recipe, store, out, model, settings)
+    try:
+        with StopRequest() as stop, progress("Pretraining", recipe.steps, "steps") as advance:
+            run.go(stop, advance)
+            return run.outcome()
+    except torch.cuda.OutOfMemoryError as error:
+        micro = recipe.batch.micro_batch_tokens or 0
+        raise BiosmithError(
+            f"not enough GPU memory for a micro-batch of {micro:,} tokens; lower it with "
+            f"--override batch.micro_batch_tokens={micro // 2}"
+        ) from error
+    finally:
+        run.reporter.log.close()
+
+
+class _Run:
+    """A run at some step."""
+
+    def __init__(
+        self, recipe: Recipe, store: TokenStore, out: Path, model: PretrainingModel, settings: Settings
+    ) -> None:
+        self.recipe, self.out, self.settings = recipe, out, settings
+        self.device = next(model.parameters()).device
+        _set_up(self.device, settings)
+        compiled = self.device.type == "cuda" if settings.compile is None else settings.compile
+        self.trainer = Trainer(model, recipe, recipe.precision, compile_step if compiled else None)
+        self.makers = make_batch_makers(recipe, store)
+        self.held_out = make_evaluation_maker(recipe, store, self.makers[-1])
+        entropy = unigram_entropy(store)
+        self.step, self.cursor = 0, Cursor()
+        checkpoints = list_checkpoints(out)
+        if checkpoints:
+            state = load_checkpoint(checkpoints[-1], model, self.trainer.optimizer)
+            self.step, self.cursor = state.step, state.cursor
+            self.trainer.window.copy_(torch.tensor(state.window, dtype=torch.float64))
+            self.reporter = Reporter(recipe, out, entropy, state.step, state.tokens)
+            self.reporter.watch.state = dict(state.watch)
+        else:
+            self.reporter = Reporter(recipe, out, entropy)
+        self.watch = Stopwatch(self.device)
+
+    def go(self, stop: StopRequest, advance: Callable[[int], None]) -> None:
+        """Train to the end, or until asked to stop."""
+        recipe, reporter, per_step = self.recipe, self.reporter, micro_batches(self.recipe)
+        self._announce()
+        advance(self.step)
+        loader = self._load(per_step)
+        self.watch.start()
+        while self.step < recipe.steps and not stop.requested:
+            loaded = list(itertools.islice(loader, per_step))
+            self.trainer.step(self.step, loaded)
+            self.step, self.cursor = self.step + 1, loaded[-1].after
+            self.watch.step_done(sum(item.counts.tokens for item in loaded))
+            ends = self.step == recipe.steps
+            evaluates = self._is_due(recipe.evaluation.every) or ends
+            if self._is_due(recipe.log_every) or evaluates:
+                seconds = self.watch.lap()
+                reporter.take(
+                    self.step,
+                    self.trainer.window,
+                    self._epoch(),
+                    seconds,
+                    self._evaluate() if evaluates else {},
+                )
+                reset_window(self.trainer.window)
+            reporter.write()
+            if self._is_due(recipe.checkpoint_every) or ends or stop.requested:
+                self._checkpoint()
+            advance(1)
+
+    def _is_due(self, every: int) -> bool:
+        return every > 0 and self.step % every == 0
+
+    def _load(self, per_step: int) -> Iterator[Loaded]:
+        recipe, on_gpu = self.recipe, self.device.type == "cuda"
+        phases = (phase_of(recipe, step) for step in range(self.step, recipe.steps))
+        wanted = requests(self.makers, self.cursor, phases, itertools.repeat(None), per_step)
+        workers = self.settings.workers
+        if workers is None:
+            workers = min(4, max(1, (os.cpu_count() or 1) - 1)) if on_gpu else 1
+        return load(wanted, self.makers, workers, pin=on_gpu)
+
+    def _announce(self) -> None:
+        recipe, per_step, maker = self.recipe, micro_batches(self.recipe), self.makers[-1]
+        parameters = sum(p.numel() for p in self.trainer.model.parameters())
+        where = f"from step {self.step:,} " if self.step else ""
+        say(
+            f"{recipe.name} ({recipe.profile}): {parameters:,} parameters, {recipe.steps:,} steps {where}of {per_step} x "
+            f"{recipe.batch.micro_batch_tokens:,} tokens on {self.device.type} in {recipe.precision}; an epoch is "
+            f"{len(maker.plan(0)) / per_step:,.1f} steps; unigram entropy {self.reporter.entropy:.2f} nats"
+        )
+        if self.held_out is None:
+            say("The store has too few documents to hold any out: there will be no eval_loss.")
+
+    def _epoch(self) -> float:
+        plan = self.makers[self.cursor.phase].plan(self.cursor.epoch)
+        return round(self.cursor.epoch + self.cursor.index / len(plan), 4)
+
+    def _evaluate(self) -> dict[str, Any]:
+        if self.held_out is None:
+            return {}
+        with self.watch.paused():
+            found = evaluate(self.trainer, self.held_out, EVALUATION_STEPS * self.recipe.batch.tokens)
+        line = {"eval_loss": found.total(self.recipe), "eval_mlm_loss": found.masked_language}
+        return line if found.next_sentence is None else line | {"eval_nsp_loss": found.next_sentence}
+
+    def _checkpoint(self) -> None:
+        window = tuple(self.trainer.window.tolist())  # waits for the device
+        self.reporter.write(wait=True)
+        with self.watch.paused():
+            state = RunState(self.step, self.cursor, window, self.reporter.tokens, self.reporter.watch.state)
+            save_checkpoint(self.out, self.trainer.model, self.trainer.optimizer, state)
+            remove_old_checkpoints(self.out, self.recipe.keep_checkpoints)
+            self.reporter.draw()
+
+    def outcome(self) -> Outcome:
+        """What the run has come to."""
+        last = self.reporter.last
+        return Outcome(
+            steps=self.step,
+            tokens=self.reporter.tokens,
+            tokens_per_second=self.watch.tokens_per_second or last("tokens_per_second"),
+            loss=last("loss"),
+            eval_loss=last("eval_loss"),
+            stopped=self.step < self.recipe.steps,
+            skipped_steps=last("skipped_steps") or 0,
+            parameters=sum(p.numel() for p in self.trainer.model.parameters()),
+        )
+
+
+def compile_step(loss_sums: nn.Module) -> Callable[..., Tensor]:
+    """The loss module compiled for the one shape that batches have."""
+    compiled: Callable[..., Tensor] = torch.compile(loss_sums, dynamic=False)
+    return compiled
+
+
+def _set_up(device: torch.device, settings: Settings) -> None:
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    if settings.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+
+
+class StopRequest:
+    """Notes SIGTERM and the first Ctrl-C instead of dying of them; a second Ctrl-C interrupts as usual."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopRequest:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            try:
+                self._before[number] = signal.signal(number, self._note)
+            except ValueError:  # not in the main thread: whoever runs us handles signals
+                return self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.requested = True
+        say("Asked to stop: finishing this step and saving a checkpoint.")

@@ -1,0 +1,192 @@
+"""From a recipe and a token store to what runs: the recipe with its open choices made, and the data path of each phase."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from biosmith.artefact import to_plain
+from biosmith.errors import UsageError
+from biosmith.pretraining.batches import BatchMaker, DataRules, TokenSource, hold_out
+from biosmith.pretraining.config import Recipe
+from biosmith.pretraining.masking import MaskingRules
+from biosmith.progress import say
+from biosmith.randomness import derive_key
+
+CPU_MICRO_BATCH = 8_192
+CUDA_MICRO_BATCH = 65_536
+# Evaluation reads at most so many times the tokens of a training step.
+EVALUATION_STEPS = 8
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name; "auto" is the first CUDA device if there is one, else the CPU.
+
+    Raises:
+        UsageError: another name, or a CUDA device where there is none.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name not in ("cpu", "cuda"):
+        raise UsageError(f"--device {name!r} is unknown; valid: auto, cpu, cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UsageError("--device cuda: this machine has no CUDA device, or torch was built without CUDA")
+    return torch.device(name)
+
+
+def settle(recipe: Recipe, source: TokenSource, device: torch.device, devices: int = 1) -> Recipe:
+    """The recipe with what it leaves open decided: vocabulary size, micro-batch, precision.
+
+    Raises:
+        UsageError: the token budget of a step cannot be shared out.
+    """
+    size = source.vocabulary.size
+    if recipe.model.vocabulary_size != size:
+        say(
+            f"The tokens were made with {size:,} pieces, recipe {recipe.name} has {recipe.model.vocabulary_size:,}: "
+            f"the model gets {size:,}."
+        )
+    cased = source.vocabulary.cased
+    if recipe.vocabulary.cased != cased:
+        words = {True: "cased", False: "uncased"}
+        say(f"The tokens are {words[cased]}, recipe {recipe.name} is {words[recipe.vocabulary.cased]}.")
+    precision = recipe.precision
+    if precision == "auto":
+        on_gpu = "bfloat16" if recipe.profile == "fast" else "mixed"
+        precision = "float32" if device.type == "cpu" else on_gpu  # type: ignore[assignment]
+    recipe = dataclasses.replace(
+        recipe, model=dataclasses.replace(recipe.model, vocabulary_size=size), precision=precision
+    )
+    micro = recipe.batch.micro_batch_tokens or _choose_micro_batch(recipe, device, devices)
+    batch = dataclasses.replace(recipe.batch, micro_batch_tokens=micro)
+    recipe = dataclasses.replace(recipe, batch=batch)
+    if micro_batches(recipe) % devices:
+        raise UsageError(
+            f"a step of {batch.tokens:,} tokens in micro-batches of {micro:,} cannot be shared out among {devices} "
+            f"devices; set batch.micro_batch_tokens to {batch.tokens // devices:,}"
+        )
+    return recipe
+
+
+def micro_batches(recipe: Recipe) -> int:
+    """Micro-batches of a step, on all devices together."""
+    assert recipe.batch.micro_batch_tokens is not None
+    return max(1, recipe.batch.tokens // recipe.batch.micro_batch_tokens)
+
+
+def _choose_micro_batch(recipe: Recipe, device: torch.device, devices: int) -> int:
+    most = CPU_MICRO_BATCH
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory
+        most = min(CUDA_MICRO_BATCH, int(0.5 * memory / _bytes_per_token(recipe)))
+    smallest = 2 * max(recipe.batch.length, *(phase.length for phase in recipe.batch.phases), 0)
+    share = math.ceil(recipe.batch.tokens / devices / max(most, smallest))
+    return max(recipe.batch.tokens // (share * devices), 1)
+
+
+def _bytes_per_token(recipe: Recipe) -> int:
+    """Memory of a token's activations in training, roughly; the logits of masked tokens included."""
+    model, masked = recipe.model, recipe.objective("masked_language_model")
+    numbers = model.layers * (12 * model.width + 3 * model.feed_forward)
+    width = 4 if recipe.precision == "float32" else 2 if recipe.precision == "bfloat16" else 3
+    return int(numbers * width + masked.rate * model.vocabulary_size * 10)
+
+
+def phase_of(recipe: Recipe, step: int) -> int:
+    """Number of the phase of sequence lengths that a step belongs to."""
+    for number, phase in enumerate(recipe.batch.phases):
+        if step < round(phase.until * recipe.steps):
+            return number
+    return len(recipe.batch.phases)
+
+
+def make_batch_makers(recipe: Recipe, source: TokenSource) -> list[BatchMaker]:
+    """The data path of each phase of sequence lengths, held-out documents left out."""
+    training = ~held_out_documents(recipe, source)
+    lengths = [*(phase.length for phase in recipe.batch.phases), recipe.batch.length]
+    return [
+        BatchMaker(source, _data_rules(recipe, length, _phase_seed(recipe, number)), training)
+        for number, length in enumerate(lengths)
+    ]
+
+
+def make_evaluation_maker(recipe: Recipe, source: TokenSource, training: BatchMaker) -> BatchMaker | None:
+    """The data path of the held-out documents, always at the evaluation's mask rate in whole words; None if no
+    document is held out. Its micro-batches have the shape of the training's."""
+    held_out = held_out_documents(recipe, source)
+    pairs = recipe.objective("next_sentence_prediction") is not None
+    if int((source.lengths[held_out] >= 2).sum()) < (2 if pairs else 1):
+        return None
+    rules = _data_rules(recipe, recipe.batch.length, derive_key(0, "evaluation"))
+    rules = dataclasses.replace(
+        rules,
+        masking=MaskingRules(recipe.evaluation.mask_rate, "word"),
+        highest_rate=max(rules.highest_rate or rules.masking.rate, recipe.evaluation.mask_rate),
+        short_probability=0.0,
+        mask_copies=None,
+    )
+    return BatchMaker(source, rules, held_out, sequence_slots=training.sequence_slots)
+
+
+def held_out_documents(recipe: Recipe, source: TokenSource) -> NDArray[np.bool_]:
+    """Which documents are kept for evaluation, [documents]."""
+    return hold_out(len(source.lengths), recipe.evaluation.documents)
+
+
+def _phase_seed(recipe: Recipe, phase: int) -> int:
+    last = phase == len(recipe.batch.phases)
+    return recipe.seed if last else derive_key(recipe.seed, "phase", phase)
+
+
+def _data_rules(recipe: Recipe, length: int, seed: int) -> DataRules:
+    masked, pairs = (recipe.objective(kind) for kind in ("masked_language_model", "next_sentence_prediction"))
+    if masked is None:
+        raise UsageError(f"recipe {recipe.name} has no masked_language_model objective")
+    assert recipe.batch.micro_batch_tokens is not None
+    return DataRules(
+        seed=seed,
+        micro_tokens=recipe.batch.micro_batch_tokens,
+        length=length,
+        next_sentence=pairs is not None,
+        random_probability=0.5 if pairs is None else pairs.random_probability,
+        masking=MaskingRules(masked.rate, masked.unit, masked.replace),
+        short_probability=recipe.batch.short_sequence_probability,
+        mask_copies=masked.copies,
+        highest_rate=max(masked.rate, recipe.evaluation.mask_rate),
+    )
+
+
+def differing_keys(wanted: Recipe, saved: Recipe) -> list[str]:
+    """Paths of the values that differ between a recipe and the one a run was begun with.
+
+    What the wanted recipe leaves open (micro-batch, precision, the size of the vocabulary) is taken from the saved
+    one and does not differ.
+    """
+    one, other = _flat(to_plain(wanted)), _flat(to_plain(saved))
+    is_open = {"batch.micro_batch_tokens": None, "precision": "auto"}
+    return sorted(
+        key
+        for key in one.keys() | other.keys()
+        if one.get(key) != other.get(key)
+        and not key.startswith("citations.")
+        and key != "model.vocabulary_size"
+        and not (key in is_open and one.get(key) == is_open[key])
+    )
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        parts = [(str(k), v) for k, v in value.items()]
+    elif isinstance(value, list) and any(isinstance(v, Mapping) for v in value):
+        parts = [(str(v.get("kind", i)), v) for i, v in enumerate(value)]
+    else:
+        return {prefix: value}
+    return {
+        k: v for name, part in parts for k, v in _flat(part, f"{prefix}.{name}" if prefix else name).items()
+    }

@@ -1,0 +1,192 @@
+"""Log lines of a run: taken from the device without waiting for it, written when they have arrived."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from biosmith.errors import BiosmithError
+from biosmith.pretraining.batches import Counts
+from biosmith.pretraining.config import Recipe
+from biosmith.pretraining.metrics import MetricsLog, PlateauWatch, draw_loss
+from biosmith.pretraining.schedules import learning_rate
+from biosmith.pretraining.step import Window, read_window
+from biosmith.progress import say
+
+# Updates in a row whose gradient is not finite, after which a run is given up.
+MOST_SKIPPED = 25
+# Steps the host may run ahead of a CUDA device.
+STEPS_AHEAD = 2
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """A window on its way from the device."""
+
+    step: int
+    steps: int
+    epoch: float
+    seconds: float
+    values: Tensor
+    arrived: torch.cuda.Event | None
+    more: Mapping[str, Any]
+
+
+class Reporter:
+    """Writes `metrics.jsonl` and `loss.png`, tells the user, and warns.
+
+    Args:
+        recipe: of the run.
+        out: the run's folder.
+        entropy: unigram entropy of the corpus, nats.
+        step, tokens: where the run stands.
+    """
+
+    def __init__(self, recipe: Recipe, out: Path, entropy: float, step: int = 0, tokens: int = 0) -> None:
+        self.recipe, self.out, self.entropy, self.tokens = recipe, out, entropy, tokens
+        self.log = MetricsLog(out, step)
+        self.watch = PlateauWatch(entropy, recipe.schedule.warm_up_length(recipe.steps), recipe.steps)
+        self._logged_step = self.log.lines[-1]["step"] if self.log.lines else 0
+        self._waiting: deque[_Taken] = deque()
+
+    def take(self, step: int, window: Tensor, epoch: float, seconds: float, more: Mapping[str, Any]) -> None:
+        """Copy the window of the steps up to `step`, which took `seconds`; `more` goes into the line as it is."""
+        arrived = None
+        if window.is_cuda:
+            values = torch.empty_like(window, device="cpu", pin_memory=True)
+            values.copy_(window, non_blocking=True)
+            arrived = torch.cuda.Event()
+            arrived.record()
+        else:
+            values = window.clone()
+        self._waiting.append(_Taken(step, step - self._logged_step, epoch, seconds, values, arrived, more))
+        self._logged_step = step
+
+    def write(self, wait: bool = False) -> None:
+        """Write the lines that have arrived, or all of them.
+
+        Raises:
+            BiosmithError: the loss has not been finite for many steps.
+        """
+        while self._waiting:
+            taken = self._waiting[0]
+            if taken.arrived is not None and not taken.arrived.query():
+                if not wait:
+                    return
+                taken.arrived.synchronize()
+            self._write(self._waiting.popleft())
+
+    def _write(self, taken: _Taken) -> None:
+        window, counts = read_window(taken.values.tolist())
+        self.tokens += counts.tokens
+        line = self._line(taken, window, counts)
+        self.log.add(line)
+        say(_shown(line, self.recipe.steps))
+        warning = self.watch.see(taken.step, line["mlm_loss"], taken.steps)
+        if warning is not None:
+            say(f"Warning: {warning}")
+        if window.skipped_in_a_row >= MOST_SKIPPED:
+            raise BiosmithError(
+                f"step {taken.step}: the loss has not been finite for {int(window.skipped_in_a_row)} steps; lower "
+                f"optimizer.learning_rate ({self.recipe.optimizer.learning_rate:g}) or lengthen the warm-up and begin "
+                "again, or look at the newest documents of the corpus"
+            )
+
+    def _line(self, taken: _Taken, window: Window, counts: Counts) -> dict[str, Any]:
+        recipe = self.recipe
+        masked, pairs = (recipe.objective(k) for k in ("masked_language_model", "next_sentence_prediction"))
+        mlm = window.masked_language_loss / window.predicted if window.predicted else float("nan")
+        nsp = window.next_sentence_loss / window.sequences if window.sequences else float("nan")
+        hidden, peak = max(1, counts.hidden), recipe.optimizer.learning_rate
+        line = {
+            "step": taken.step,
+            "loss": masked.weight * mlm + (0.0 if pairs is None else pairs.weight * nsp),
+            "mlm_loss": mlm,
+            "nsp_loss": nsp,
+            "learning_rate": learning_rate(recipe.schedule, peak, taken.step - 1, recipe.steps),
+            "gradient_norm": window.gradient_norm,
+            "tokens_per_second": round(counts.tokens / max(taken.seconds, 1e-9), 1),
+            "tokens": self.tokens,
+            "epoch": taken.epoch,
+            "mask_rate": counts.hidden / max(1, counts.maskable),
+            "masked_share": counts.masked / hidden,
+            "random_share": counts.random / hidden,
+            "kept_share": counts.kept / hidden,
+            "random_pairs": counts.random_pairs / max(1, counts.sequences),
+            "dropped_tokens": counts.dropped,
+            "skipped_steps": int(window.skipped),
+            **taken.more,
+        }
+        if pairs is None:
+            del line["nsp_loss"], line["random_pairs"]
+        return line
+
+    def draw(self) -> None:
+        """Draw `loss.png` as it stands."""
+        draw_loss(self.out, self.log.lines, self.entropy, self.out.name)
+
+    def last(self, key: str) -> Any:
+        """The newest value of a key, None if no line has one."""
+        return next((line[key] for line in reversed(self.log.lines) if line.get(key) is not None), None)
+
+
+def _shown(line: Mapping[str, Any], steps: int) -> str:
+    text = f"step {line['step']:,}/{steps:,}  loss {line['loss']:.4f}"
+    if "eval_loss" in line:
+        text += f"  held out {line['eval_loss']:.4f}"
+    return f"{text}  learning rate {line['learning_rate']:.2e}  {line['tokens_per_second']:,.0f} tokens/s"
+
+
+class Stopwatch:
+    """Time spent training, without evaluations and checkpoints; keeps the host close to the device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._since = time.perf_counter()
+        self._laps: list[tuple[int, float]] = []
+        self._events: deque[torch.cuda.Event] = deque()
+        self._tokens = 0
+
+    def start(self) -> None:
+        """Begin to measure."""
+        self._since = time.perf_counter()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out the time that something takes which is not training."""
+        began = time.perf_counter()
+        yield
+        self._since += time.perf_counter() - began
+
+    def step_done(self, tokens: int) -> None:
+        """A step has been handed to the device; wait for the one before the last, which costs the device nothing."""
+        self._tokens += tokens
+        if self.device.type == "cuda":
+            event = torch.cuda.Event()
+            event.record()
+            self._events.append(event)
+            if len(self._events) > STEPS_AHEAD:
+                self._events.popleft().synchronize()
+
+    def lap(self) -> float:
+        """Seconds since the last lap, or `start`."""
+        now = time.perf_counter()
+        seconds, self._since = now - self._since, now
+        self._laps.append((self._tokens, seconds))
+        self._tokens = 0
+        return seconds
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Over all laps but the first, in which everything warms up; over that if there is no other."""
+        laps = self._laps[1:] or self._laps
+        seconds = sum(s for _, s in laps)
+        return sum(tokens for tokens, _ in laps) / seconds if seconds else None

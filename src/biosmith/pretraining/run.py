@@ -1,0 +1,248 @@
+"""`biosmith pretrain` as a function: a recipe and a token store in, a run folder out.
+
+A run is a folder: `config.json` (the settled recipe), `metrics.jsonl`, `loss.png`, `checkpoints/step-N/`, `tokenizer/` (the
+vocabulary's files, for the export) and `manifest.json`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from biosmith.artefact import (
+    MANIFEST,
+    Manifest,
+    describe_files,
+    describe_input,
+    load_manifest,
+    require_new_folder,
+    to_plain,
+    write_json,
+)
+from biosmith.errors import BadInput, BiosmithError, UsageError
+from biosmith.models import PretrainingModel, load_pretraining_model
+from biosmith.pretraining.checkpoints import list_checkpoints
+from biosmith.pretraining.config import Recipe, recipe_from_plain
+from biosmith.pretraining.preparing import choose_device, differing_keys, settle
+from biosmith.progress import say
+from biosmith.randomness import derive_key
+from biosmith.tokens.store import TokenStore
+
+CONFIG, TOKENIZER = "config.json", "tokenizer"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides how fast a run is, and nothing else.
+
+    Attributes:
+        device: "auto", "cpu" or "cuda".
+        workers: processes that prepare batches; None is one for a CPU and four for a CUDA device.
+        compile: compile the step; None does so on a CUDA device.
+        deterministic: on a CUDA device, use deterministic algorithms only (slower), so that a resumed run is equal
+            to the last bit; on a CPU it always is.
+    """
+
+    device: str = "auto"
+    workers: int | None = None
+    compile: bool | None = None
+    deterministic: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to. `stopped` is True if it was asked to stop before its last step."""
+
+    steps: int
+    tokens: int
+    tokens_per_second: float | None
+    loss: float | None
+    eval_loss: float | None
+    stopped: bool
+    skipped_steps: int
+    parameters: int
+
+
+def pretrain(
+    recipe: Recipe,
+    tokens: Path,
+    out: Path,
+    *,
+    init: Path | None = None,
+    resume: bool = False,
+    settings: Settings | None = None,
+) -> Outcome:
+    """Train a model.
+
+    Args:
+        recipe: all that decides the run.
+        tokens: a token store.
+        out: the run's folder; new, or that of the run to resume.
+        init: a Hugging Face folder to go on from (continued pretraining); its architecture replaces the recipe's.
+        resume: go on from the last checkpoint, or begin if there is none yet.
+        settings: device, workers, compilation.
+
+    Raises:
+        UsageError: the folder exists and `resume` is not set, or its run was begun with another recipe, other tokens
+            or another model to start from; the differing keys are named.
+        BadInput: a shard or a checkpoint is missing or damaged.
+        BiosmithError: the tokens belong to another vocabulary than `init`; the loss is not finite; memory is short.
+    """
+    from biosmith.pretraining.loop import train
+
+    settings = settings or Settings()
+    device = choose_device(settings.device)
+    begun = resume and (out / CONFIG).is_file()
+    if not begun:
+        require_new_folder(out) if not resume else _require_own_folder(out)
+    store = TokenStore.open(tokens)
+    if init is not None:
+        recipe = _adopt_architecture(recipe, init, store)
+    if begun:
+        recipe = _saved_recipe(recipe, tokens, init, out)
+    else:
+        recipe = settle(recipe, store, device)
+        _begin(recipe, store, tokens, out, init)
+    model = _make_model(recipe, init if not list_checkpoints(out) else None)
+    outcome = train(recipe, store, out, model.to(device), settings)
+    _finish(out, outcome)
+    return outcome
+
+
+def _require_own_folder(out: Path) -> None:
+    """A run that was killed before its first file leaves an empty folder or none; anything else is not a run."""
+    if out.is_dir() and any(out.iterdir()):
+        raise UsageError(
+            f"{out} holds no run to resume (it has no {CONFIG}); choose another --out, or remove it"
+        )
+
+
+def _begin(recipe: Recipe, store: TokenStore, tokens: Path, out: Path, init: Path | None) -> None:
+    """Write what a run has before its first step; `config.json` comes last and makes it a run."""
+    out.mkdir(parents=True, exist_ok=True)
+    _copy_tokenizer(store, out)
+    inputs = [describe_input(tokens), *([] if init is None else [describe_input(init)])]
+    Manifest(
+        kind="run",
+        config=to_plain(recipe),
+        seed=recipe.seed,
+        inputs=inputs,
+        counts={"vocabulary_digest": store.vocabulary.digest},
+    ).save(out)
+    write_json(out / CONFIG, recipe)
+
+
+def _finish(out: Path, outcome: Outcome) -> None:
+    """Bring the manifest up to date; checkpoints have their own digests."""
+    manifest = load_manifest(out, "run")
+    names = [name for name in (CONFIG, "metrics.jsonl", "loss.png") if (out / name).is_file()]
+    counts = {**manifest.counts, **to_plain(outcome)}
+    dataclasses.replace(manifest, files=describe_files(out, names), counts=counts).save(out)
+
+
+def read_run(out: Path) -> Recipe:
+    """The settled recipe of a run folder.
+
+    Raises:
+        UsageError: the folder is no run.
+        BadInput: its `config.json` is not readable.
+    """
+    path = out / CONFIG
+    if not path.is_file():
+        raise UsageError(f"{out} is not a run folder: it has no {CONFIG}")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(path, f"is not JSON: {error}") from error
+    return recipe_from_plain(data, str(path))
+
+
+def _saved_recipe(wanted: Recipe, tokens: Path, init: Path | None, out: Path) -> Recipe:
+    saved = read_run(out)
+    differing = differing_keys(wanted, saved)
+    if differing:
+        one, other = to_plain(wanted), to_plain(saved)
+        shown = ", ".join(
+            f"{key} (the run has {_value_at(other, key)}, the call {_value_at(one, key)})"
+            for key in differing
+        )
+        raise UsageError(f"{out} was begun with another recipe: {shown}")
+    inputs = list(load_manifest(out, "run").inputs)
+    if inputs and inputs[0].get("digest") != describe_input(tokens).get("digest"):
+        raise UsageError(
+            f"{out} was begun with the tokens of {inputs[0]['path']}, not with those of {tokens}"
+        )
+    begun_from = inputs[1]["path"] if len(inputs) > 1 else None
+    if (init is None) != (begun_from is None):
+        raise UsageError(f"{out} was begun {f'with --init {begun_from}' if begun_from else 'without --init'}")
+    return saved
+
+
+def _value_at(plain: Any, key: str) -> Any:
+    for part in key.split("."):
+        if isinstance(plain, list):
+            plain = next((v for i, v in enumerate(plain) if part in (v.get("kind"), str(i))), None)
+        elif isinstance(plain, Mapping):
+            plain = plain.get(part)
+    return plain
+
+
+def _adopt_architecture(recipe: Recipe, init: Path, store: TokenStore) -> Recipe:
+    """The recipe with the architecture of the model it goes on from, dropout apart, which is the recipe's."""
+    from biosmith.models.checkpoint import read_config
+
+    config, _ = read_config(init)
+    _require_vocabulary(init, config.vocabulary_size, store)
+    model = dataclasses.replace(
+        config, dropout=recipe.model.dropout, attention_dropout=recipe.model.attention_dropout
+    )
+    return dataclasses.replace(recipe, model=model)
+
+
+def _require_vocabulary(init: Path, rows: int, store: TokenStore) -> None:
+    """Raise `BiosmithError` unless the tokens were made with the vocabulary of the model."""
+    from biosmith.tokens.vocabulary import open_vocabulary
+
+    mark = open_vocabulary(init).mark
+    store.vocabulary.require(mark, store.folder, init)
+    if rows < store.vocabulary.size:
+        raise BiosmithError(
+            f"{init} has {rows:,} word embeddings, but its vocabulary has {store.vocabulary.size:,} pieces"
+        )
+
+
+def _make_model(recipe: Recipe, init: Path | None) -> PretrainingModel:
+    """A fresh model, initialised from the run's seed, or the one to go on from."""
+    torch.manual_seed(derive_key(recipe.seed, "initialise"))
+    pairs = recipe.objective("next_sentence_prediction") is not None
+    if init is None:
+        return PretrainingModel(recipe.model, next_sentence=pairs)
+    loaded, _ = load_pretraining_model(init, next_sentence=pairs, dtype=torch.float32)
+    model = PretrainingModel(recipe.model, next_sentence=pairs)
+    model.load_state_dict(loaded.state_dict(), strict=False)
+    return model
+
+
+def _copy_tokenizer(store: TokenStore, out: Path) -> None:
+    from biosmith.models.saving import TOKENIZER_FILES
+
+    folder = next((Path(i["path"]) for i in store.manifest.inputs if i.get("kind") == "vocabulary"), None)
+    if folder is None or not folder.is_dir():
+        say(
+            "The vocabulary's folder is not where the tokens were made; name it again when the model is exported."
+        )
+        return
+    (out / TOKENIZER).mkdir(exist_ok=True)
+    for name in TOKENIZER_FILES:
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, out / TOKENIZER / name)
+
+
+__all__ = ["CONFIG", "MANIFEST", "Outcome", "Settings", "pretrain", "read_run"]

@@ -1,0 +1,230 @@
+"""One optimizer step: forward and backward over micro-batches, then the update, without the host ever waiting.
+
+Shapes: T tokens, N sequence slots, M masked-token slots of a micro-batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from biosmith.models.bert import PretrainingLogits, PretrainingModel
+from biosmith.pretraining.batches import IGNORE, Counts
+from biosmith.pretraining.config import Recipe
+from biosmith.pretraining.loading import Loaded
+from biosmith.pretraining.optimizers import make_optimizer, update
+from biosmith.pretraining.schedules import learning_rate
+from biosmith.randomness import derive_key
+
+TENSORS = (
+    "input_ids_T",
+    "position_ids_T",
+    "token_type_ids_T",
+    "cu_seqlens",
+    "masked_positions_M",
+    "labels_M",
+    "next_sentence_labels_N",
+)
+
+
+class LossSums(nn.Module):
+    """Sums of the losses of a micro-batch, float32 [2]: masked language model, next sentence prediction.
+
+    Args:
+        model: with both heads, or without the next-sentence head, whose sum is then 0.
+        compute: "float32"; "mixed" (torch's autocast: matrix products in bfloat16, normalisation and residual stream
+            in float32); or "bfloat16" (parameters are cast, everything runs in bfloat16, gradients come back in
+            float32). The loss itself is always computed in float32.
+    """
+
+    def __init__(self, model: PretrainingModel, compute: str = "float32") -> None:
+        super().__init__()
+        self.packed, self.compute = _Packed(model), compute
+
+    def forward(
+        self,
+        input_ids_T: Tensor,
+        position_ids_T: Tensor,
+        token_type_ids_T: Tensor,
+        cu_seqlens: Tensor,
+        max_seqlen: int,
+        masked_positions_M: Tensor,
+        labels_M: Tensor,
+        next_sentence_labels_N: Tensor,
+    ) -> Tensor:
+        """See the class."""
+        logits = self._logits(
+            input_ids_T, position_ids_T, token_type_ids_T, cu_seqlens, max_seqlen, masked_positions_M
+        )
+        masked_language = F.cross_entropy(
+            logits.masked_language_MV.float(), labels_M, ignore_index=IGNORE, reduction="sum"
+        )
+        if logits.next_sentence_N2 is None:
+            return torch.stack([masked_language, torch.zeros_like(masked_language)])
+        next_sentence = F.cross_entropy(
+            logits.next_sentence_N2.float(), next_sentence_labels_N, ignore_index=IGNORE, reduction="sum"
+        )
+        return torch.stack([masked_language, next_sentence])
+
+    def _logits(self, *arguments: Any) -> PretrainingLogits:
+        if self.compute == "bfloat16":
+            cast = {name: p.to(torch.bfloat16) for name, p in self.packed.named_parameters()}
+            called: PretrainingLogits = torch.func.functional_call(self.packed, cast, arguments)
+            return called
+        device = arguments[0].device.type
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=self.compute == "mixed"):
+            logits: PretrainingLogits = self.packed(*arguments)
+        return logits
+
+
+class _Packed(nn.Module):
+    """A model whose call is its `forward_packed`."""
+
+    def __init__(self, model: PretrainingModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *arguments: Any) -> PretrainingLogits:
+        return self.model.forward_packed(*arguments)
+
+
+class Window(NamedTuple):
+    """Sums over the steps since the last logged one; the device holds them as one float64 vector in this order,
+    followed by the sums of `Counts`."""
+
+    masked_language_loss: float
+    next_sentence_loss: float
+    predicted: float
+    sequences: float
+    gradient_norm: float  # of the last step
+    skipped: float  # steps of the whole run whose gradient was not finite
+    skipped_in_a_row: float
+
+
+COUNTS = tuple(field.name for field in dataclasses.fields(Counts))
+WINDOW_SIZE = len(Window._fields) + len(COUNTS)
+
+
+def read_window(values: Sequence[float]) -> tuple[Window, Counts]:
+    """A window's vector by names."""
+    size = len(Window._fields)
+    return Window(*values[:size]), Counts(*(int(v) for v in values[size:]))
+
+
+def reset_window(window: Tensor) -> None:
+    """Begin a new window; what counts over the whole run stays."""
+    names = Window._fields
+    kept = [names.index("skipped"), names.index("skipped_in_a_row")]
+    held = window[kept].clone()
+    window.zero_()
+    window[kept] = held
+
+
+class Trainer:
+    """Model, optimizer and the sums of the current log window, on one device.
+
+    Args:
+        model: on its device.
+        recipe: objectives, optimizer and schedule.
+        compute: see `LossSums`.
+        wrap: what is put around the loss module: compilation, data parallelism.
+        reduce: adds a tensor up over all devices, in place; None for a single device.
+        devices: how many there are; data parallelism takes the mean of their gradients.
+    """
+
+    def __init__(
+        self,
+        model: PretrainingModel,
+        recipe: Recipe,
+        compute: str,
+        wrap: Callable[[nn.Module], Callable[..., Tensor]] | None = None,
+        reduce: Callable[[Tensor], None] | None = None,
+        devices: int = 1,
+    ) -> None:
+        self.model, self.recipe, self.reduce = model, recipe, reduce
+        self.device = next(model.parameters()).device
+        self.optimizer = make_optimizer(model, recipe.optimizer)
+        loss_sums = LossSums(model, compute)
+        self.loss_sums = wrap(loss_sums) if wrap is not None else loss_sums
+        next_sentence = recipe.objective("next_sentence_prediction")
+        weights = [
+            recipe.objective("masked_language_model").weight,
+            next_sentence.weight if next_sentence is not None else 0.0,
+        ]
+        self.weights = devices * torch.tensor(weights, dtype=torch.float64, device=self.device)
+        self.window = torch.zeros(WINDOW_SIZE, dtype=torch.float64, device=self.device)
+
+    def step(self, step: int, micro_batches: Sequence[Loaded], first: int = 0, stride: int = 1) -> None:
+        """Update number `step` (the first is 0).
+
+        Losses are means over all hidden tokens, and all sequences, of the whole step, so that neither the number of
+        micro-batches nor of devices changes anything but rounding.
+
+        Args:
+            step: decides the learning rate and, with a micro-batch's number, the dropout.
+            micro_batches: of this device, with tensors.
+            first, stride: numbers within the step of this device's micro-batches.
+        """
+        self.model.train()
+        counts = sum((b.counts for b in micro_batches), Counts())
+        counted = self._to_device(torch.tensor(dataclasses.astuple(counts), dtype=torch.float64))
+        sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+        if self.reduce is not None:
+            self.reduce(counted)
+        hidden, overflow, sequences = (counted[COUNTS.index(n)] for n in ("hidden", "overflow", "sequences"))
+        totals = torch.stack([hidden - overflow, sequences])
+        scale = (self.weights / totals.clamp(min=1.0)).float()
+        for number, batch in enumerate(micro_batches):
+            torch.manual_seed(derive_key(self.recipe.seed, "dropout", step, first + number * stride))
+            losses = self.loss_sums(*self.arguments(batch))
+            (losses * scale).sum().backward()
+            sums += losses.detach()
+        if self.reduce is not None:
+            self.reduce(sums)
+        recipe = self.recipe
+        rate = learning_rate(recipe.schedule, recipe.optimizer.learning_rate, step, recipe.steps)
+        norm, skipped = update(self.optimizer, rate, recipe.optimizer.clip_norm)
+        self._note(sums, totals, counted, norm, skipped)
+
+    def _note(self, sums: Tensor, totals: Tensor, counted: Tensor, norm: Tensor, skipped: Tensor) -> None:
+        """Add a step to the window; a step that was left out does not spoil its means."""
+        window, kept, named = self.window, 1.0 - skipped.double(), len(Window._fields)
+        window[0:2] += torch.where(torch.isfinite(sums), sums, 0.0) * kept
+        window[2:4] += totals * kept
+        window[4] = norm
+        window[5] += skipped
+        window[6] = (window[6] + 1.0) * skipped
+        window[named:] += counted
+
+    def _to_device(self, tensor: Tensor) -> Tensor:
+        if self.device.type == "cpu":
+            return tensor
+        return tensor.pin_memory().to(self.device, non_blocking=True)
+
+    def arguments(self, batch: Loaded) -> tuple[Any, ...]:
+        """What the loss module takes, on the device. A CPU gets the real part of a batch only."""
+        tensors = batch.tensors
+        if self.device.type == "cpu":
+            tensors = _without_unused(tensors, batch.counts)
+        else:
+            tensors = {name: t.to(self.device, non_blocking=True) for name, t in tensors.items()}
+        return (
+            *(tensors[name] for name in TENSORS[:4]),
+            batch.max_seqlen,
+            *(tensors[name] for name in TENSORS[4:]),
+        )
+
+
+def _without_unused(tensors: dict[str, Tensor], counts: Counts) -> dict[str, Tensor]:
+    limits = {
+        "cu_seqlens": counts.sequences + 1,
+        "masked_positions_M": counts.hidden - counts.overflow,
+        "labels_M": counts.hidden - counts.overflow,
+        "next_sentence_labels_N": counts.sequences,
+    }
+    return {name: tensor[: limits.get(name, counts.tokens)] for name, tensor in tensors.items()}
