@@ -15,4 +15,5 @@ class DoctestBlocks(griffe.Extension):
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         if obj.docstring is not None:
-            obj.docstring.value = _EXAMPLE.sub(r"\1```pycon\n\1\2\n\1```", obj.docstring.value)
+            text = obj.docstring.value.replace("  # doctest: +SKIP", "")
+            obj.docstring.value = _EXAMPLE.sub(r"\1```pycon\n\1\2\n\1```", text)

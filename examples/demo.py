@@ -45,7 +45,7 @@ def walk(data: Path | None, out: Path) -> Road:
         show=("documents", "words", "duplicates", "filtered", "set_aside"),
     )
     size = vocabulary_size(corpus["words"])
-    vocabulary = road.run(
+    road.run(
         "A vocabulary learned from it",
         *("vocab", "train", out / "corpus", "--kind", "wordpiece", "--size", size, "--uncased"),
         *("--out", out / "vocabulary"),
@@ -63,8 +63,8 @@ def walk(data: Path | None, out: Path) -> Road:
     )
 
     models = {
-        "demo": pretrain(road, out / "demo", out / "tokens", vocabulary["size"], PRETRAINING_STEPS),
-        "untrained twin": pretrain(road, out / "untrained", out / "tokens", vocabulary["size"], 1),
+        "demo": pretrain(road, out / "demo", out / "tokens", PRETRAINING_STEPS),
+        "untrained twin": pretrain(road, out / "untrained", out / "tokens", 1),
     }
     if general:
         models["general English (MiniLM)"] = general
@@ -85,11 +85,9 @@ def walk(data: Path | None, out: Path) -> Road:
     return road
 
 
-def pretrain(road: Road, folder: Path, tokens: Path, vocabulary_size: int, steps: int) -> Path:
+def pretrain(road: Road, folder: Path, tokens: Path, steps: int) -> Path:
     """A run of the demo recipe and its Hugging Face folder. One step at no learning rate leaves a model untrained."""
-    overrides = [f"model.vocabulary_size={vocabulary_size}", f"steps={steps}"]
-    if steps == 1:
-        overrides.append("learning_rate=1e-12")
+    overrides = [f"steps={steps}"] if steps > 1 else ["steps=1", "learning_rate=1e-12"]
     answer = road.run(
         f"Pretraining on masked words and next sentences, {steps} steps"
         if steps > 1
