@@ -13,6 +13,7 @@ from biosmith.errors import UsageError
 from biosmith.models.attention import PackedAttention, PaddedAttention
 from biosmith.models.bert import BertConfig, PretrainingModel, count_parameters
 from biosmith.models.encoder import Encoder
+from biosmith.models.packed import PackedSequences
 from models.checks import TINY, packed_batch, padded_batch, tiny_model
 
 
@@ -74,6 +75,21 @@ def test_the_padded_road_of_packed_attention_gives_the_same_values_and_gradients
         results.append((mixed, q.grad, k.grad, v.grad))
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+
+
+def test_more_than_65_536_tokens_fit_into_one_batch() -> None:
+    # Kernels that count tokens in 16 bits overflow there; the last sequence must be as good as alone.
+    torch.manual_seed(0)
+    encoder = Encoder(
+        dataclasses.replace(TINY, layers=1, width=8, heads=1, feed_forward=8, positions=1024)
+    ).eval()
+    ids = [torch.randint(1, 97, (n,)).tolist() for n in (*[1000] * 66, 17)]
+    packed, alone = PackedSequences.of(ids), PackedSequences.of(ids[-1:])
+    with torch.inference_mode():
+        together = encoder.forward_packed(*packed.arguments)
+        assert together.shape[0] > 65_536 and torch.isfinite(together).all()
+        expected = encoder.forward_packed(*alone.arguments)
+    torch.testing.assert_close(together[-17:], expected, rtol=0, atol=1e-5)
 
 
 def test_a_row_that_is_padding_only_stays_finite_in_values_and_gradients() -> None:

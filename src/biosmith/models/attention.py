@@ -6,7 +6,6 @@ know which it serves.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -76,15 +75,15 @@ class PackedAttention:
         return self._padded(query, key, value, dropout)
 
     def _one_by_one(self, query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
+        # Split, not sliced: the gradient of a split is one concatenation, that of a slice a whole tensor of zeros.
+        lengths = self.cu_seqlens.diff().tolist()
+        parts = zip(query.split(lengths), key.split(lengths), value.split(lengths), strict=True)
         mixed = [
             F.scaled_dot_product_attention(
-                query[start:end].transpose(0, 1)[None],
-                key[start:end].transpose(0, 1)[None],
-                value[start:end].transpose(0, 1)[None],
-                dropout_p=dropout,
+                q.transpose(0, 1)[None], k.transpose(0, 1)[None], v.transpose(0, 1)[None], dropout_p=dropout
             )[0].transpose(0, 1)
-            for start, end in itertools.pairwise(self.cu_seqlens.tolist())
-            if end > start
+            for q, k, v in parts
+            if q.shape[0]
         ]
         return torch.cat(mixed)
 
