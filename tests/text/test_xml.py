@@ -131,9 +131,10 @@ def test_children_before_any_cut_are_complete_and_the_cut_is_an_error(cut: int) 
     with pytest.raises(BadInput, match="broken XML"):
         for element in children(XmlSource(io.BytesIO(xml)), "x"):
             found.append(element.tag)
-    # Whether an element that ends with the last byte of the file is complete cannot be told; it may be left out.
+    # An empty element that is the last thing of the file may be left out, for nothing is lost with it.
+    xml = xml.removesuffix(b"<b/>")
     ends = [xml.find(end) + len(end) for end in (b"one</a>", b"<b/>", b"</i>o</a>") if end in xml]
-    assert found == ["a", "b", "a"][: sum(end < len(xml) for end in ends)]
+    assert found == ["a", "b", "a"][: len(ends)]
 
 
 def test_elements_inside_one_another_are_given_once_and_memory_is_freed() -> None:

@@ -96,7 +96,7 @@ def entries(path: Path, companions: Companions) -> Iterator[Entry]:
         if head[257:262] == b"ustar":
             yield from _tar_members(path, name, companions)
             return
-        yield Entry(name, opened, head, lambda suffix: _open_beside(path, suffix, stack))
+        yield Entry(name, opened, head, lambda suffix: _open_beside(path, suffix, companions, stack))
 
 
 def open_decompressed(path: Path) -> IO[bytes]:
@@ -142,7 +142,7 @@ def split_suffix(name: str, suffixes: Iterable[str]) -> tuple[str, str] | None:
     ('a/PMC1', '.ann')
     """
     bare = strip_compression(name)
-    for suffix in suffixes:
+    for suffix in sorted(suffixes, key=len, reverse=True):
         if bare.endswith(suffix):
             return name[: len(bare) - len(suffix)], suffix
     return None
@@ -186,6 +186,18 @@ class _Steady(io.RawIOBase):
         super().close()
 
 
+class _Counted:
+    """A stream that knows how many bytes were read from it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self.count = stream, 0
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self.count += len(data)
+        return data
+
+
 def _open_decompressed(stream: Any) -> tuple[IO[bytes], bytes]:
     """The decompressed stream and its head. `stream` is at its start and has `read1`."""
     seekable = isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO)
@@ -217,13 +229,12 @@ def _read_head(stream: Any, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _open_beside(path: Path, suffix: str, stack: contextlib.ExitStack) -> IO[bytes] | None:
-    stem = path.name
-    for compression in COMPRESSED:
-        stem = stem.removesuffix(compression)
+def _open_beside(
+    path: Path, suffix: str, companions: Companions, stack: contextlib.ExitStack
+) -> IO[bytes] | None:
+    split = split_suffix(path.name, companions)
     for ending in ("", *COMPRESSED):
-        beside = path.with_name(Path(stem).stem + suffix + ending)
-        if beside.is_file():
+        if split is not None and (beside := path.with_name(split[0] + suffix + ending)).is_file():
             return stack.enter_context(open_decompressed(beside))
     return None
 
@@ -265,12 +276,10 @@ def _tar_members(path: Path, name: str, companions: Companions) -> Iterator[Entr
     Files with companions are put in a temporary folder on the way and come after the others.
     """
     suffixes = {*companions, *(suffix for values in companions.values() for suffix in values)}
-    groups: set[str] | None = (
-        None  # stems of main files, found by a look through the archive when first needed
-    )
-    with tempfile.TemporaryDirectory(prefix="biosmith-") as folder, _open_tar(path) as archive:
+    groups: set[str] | None = None  # stems of main files: a look through the archive, when first needed
+    with tempfile.TemporaryDirectory(prefix="biosmith-") as folder:
         kept: dict[str, Path] = {}
-        for member in _file_members(archive):
+        for archive, member in _file_members(path):
             stream = cast("IO[bytes]", archive.extractfile(member))
             split = split_suffix(member.name, suffixes)
             if split is not None:
@@ -299,22 +308,20 @@ def _tar_members(path: Path, name: str, companions: Companions) -> Iterator[Entr
                 yield Entry(f"{name}/{main}", opened, head, beside)
 
 
-@contextlib.contextmanager
-def _open_tar(path: Path) -> Iterator[tarfile.TarFile]:
+def _file_members(path: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """The open archive and each document in it, in one pass."""
     with path.open("rb") as raw:
-        stream, _ = _open_decompressed(raw)
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
-            yield archive
-
-
-def _file_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    while (member := archive.next()) is not None:
-        if member.isfile() and _is_document(member.name):
-            yield member
-        archive.members = []  # type: ignore[attr-defined]  # the library remembers every member it has passed
+        counted = _Counted(_open_decompressed(raw)[0])
+        with tarfile.open(fileobj=cast("IO[bytes]", counted), mode="r|") as archive:
+            while (member := archive.next()) is not None:
+                if member.isfile() and _is_document(member.name):
+                    yield archive, member
+                archive.members = []  # type: ignore[attr-defined]  # the library remembers all it has passed
+            # The library takes the end of the file for the end of the archive; a block of zeros should be there.
+            if counted.count < archive.offset + tarfile.BLOCKSIZE:
+                raise tarfile.ReadError("the archive ends before its end mark")
 
 
 def _stems(path: Path, companions: Companions) -> set[str]:
-    with _open_tar(path) as archive:
-        splits = (split_suffix(member.name, companions) for member in _file_members(archive))
-        return {split[0] for split in splits if split is not None}
+    splits = (split_suffix(member.name, companions) for _, member in _file_members(path))
+    return {split[0] for split in splits if split is not None}

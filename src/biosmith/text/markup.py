@@ -6,7 +6,7 @@
   `Cmax`, `p53-/-`, `18F`. A mark, `_` or `^`, stands between them where two numbers or two words would run
   together: `10^6`, `10^-9`, `SO4^2-`, `(100 g)^-1`, `P_trend`, `CD25^high`. See `attach`.
 - MathML and TeX are written on one line (`mathml.py`, `tex.py`): `x_i`, `10^6`, `(a + b)/c`. Of alternatives, the
-  MathML is taken before the TeX, and one only.
+  MathML is taken before the TeX, and one only. A formula that is only a picture has no text.
 - Any other element stands apart from its neighbours by a space, so that cells, names and lines never run together.
 - Comments, processing instructions, pictures and identifiers of objects have no text.
 - Entities that no DTD was read for are the characters that HTML gives them; others stay as they are written.
@@ -86,6 +86,7 @@ INLINE = frozenset(
 )
 SUBSCRIPTS = frozenset(("sub", "inf", "subscript"))
 SUPERSCRIPTS = frozenset(("sup", "superscript", "PRE"))
+FORMULAS = frozenset(("math", "tex-math", "alternatives"))
 SILENT = frozenset(
     [
         "graphic",
@@ -181,9 +182,11 @@ def gather_child(child: Element, parts: list[str], special: Special = NOTHING_SP
                 parts.append(" ")
         elif name in INLINE:
             gather(child, parts, special)
+        elif name in FORMULAS:
+            _gather_formula(child, name, parts, tail or "", special)
         elif name not in SILENT:
             parts.append(" ")
-            _gather_apart(child, name, parts, special)
+            gather(child, parts, special)
             parts.append(" ")
     elif child.tag is _ENTITY and child.text:
         parts.append(html.unescape(child.text))
@@ -242,17 +245,24 @@ def _gather_script(element: Element, parts: list[str], special: Special, mark: s
         parts.append(attach(parts[-1] if parts else "", script, mark))
 
 
-def _gather_apart(element: Element, name: str, parts: list[str], special: Special) -> None:
-    if name == "math":
-        parts.append(linearise(element) or " ")
-    elif name == "tex-math":
-        parts.append(tex_to_text("".join(map(str, element.itertext()))) or " ")
-    elif name == "alternatives":
+def _gather_formula(element: Element, name: str, parts: list[str], tail: str, special: Special) -> None:
+    """A formula, or one of its alternatives; a space only where it would run together with a word beside it."""
+    if name == "alternatives":
         chosen = _choose(element)
-        if chosen is not None:
-            _gather_apart(chosen, local_name(chosen), parts, special)
+        if chosen is None:
+            return
+        element, name = chosen, local_name(chosen)
+    if name == "math":
+        text = linearise(element)
+    elif name == "tex-math":
+        text = tex_to_text("".join(map(str, element.itertext())))
     else:
-        gather(element, parts, special)
+        text = text_of(element, special)
+    if text:
+        before = parts[-1][-1:] if parts else ""
+        parts.append(f" {text}" if before.isalnum() and text[0].isalnum() else text)
+        if tail[:1].isalnum() and text[-1].isalnum():
+            parts.append(" ")
 
 
 def _choose(alternatives: Element) -> Element | None:

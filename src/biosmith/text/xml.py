@@ -88,22 +88,31 @@ def children(source: XmlSource, file: str) -> Iterator[Element]:
     """
     parser = etree.XMLPullParser(events=("start",), tag=f"{{*}}{source.root}", **_SAFE)
     root: Element | None = None
+    data = last = b""
     try:
         while data := source.read(CHUNK):
             parser.feed(data)
             root = root if root is not None else _first(parser)
             if root is not None:
                 yield from _take(root, len(root) - 1)  # the last one may go on in the next piece
+            last = last[-CHUNK:] + data
         parser.close()
     except etree.XMLSyntaxError as error:
         root = root if root is not None else _first(parser)
         if root is not None and len(root):
-            yield from _take(
-                root, len(root) - (root[-1].tail is None)
-            )  # a tail begins after the end of a child
+            cut = b"" if data else last  # at the end of the file, and not in the middle of a piece
+            yield from _take(root, len(root) - (not _is_complete(root[-1], cut)))
         raise BadInput(file, f"broken XML: {_describe(error)}") from error
     if root is not None:
         yield from _take(root, len(root))
+
+
+def _is_complete(child: Element, cut: bytes) -> bool:
+    """Whether the last child ended before the XML broke off; `cut` is what came before, if that was the end."""
+    if child.tail is not None or not isinstance(child.tag, str):
+        return True
+    name = etree.QName(child).localname.encode()
+    return cut.rfind(b"</" + name + b">") > cut.rfind(b"<" + name)
 
 
 def _first(parser: etree.XMLPullParser) -> Element | None:

@@ -9,6 +9,7 @@ A format is one module of this package and one line of `FORMATS`. The module has
   Keyword-only parameters are the options of the format.
 - `looks_like(head: bytes) -> bool` (optional): whether the first 64 KiB are of this format. A format without it
   takes every file with one of its suffixes that no other format recognises.
+- `NEEDS_SUFFIX = True` (optional): `looks_like` is too weak a sign for files with another suffix.
 - `write(documents, path) -> WriteReport` (optional): use `files.create(path)` for rename and compression.
 - `COMPANIONS` (optional): suffixes of files that belong to a main file of the same name, as the .txt of brat's .ann.
   The main file may be empty.
@@ -47,7 +48,15 @@ FORMATS: dict[str, str] = {
     "bioc-json": "biosmith.text.formats.bioc_json",
     "pubtator": "biosmith.text.formats.pubtator",
     "brat": "biosmith.text.formats.brat",
+    "ddi": "biosmith.text.formats.ddi",
+    "chemprot": "biosmith.text.formats.chemprot",
+    "bc2gm": "biosmith.text.formats.bc2gm",
+    "squad": "biosmith.text.formats.squad",
+    "pubmedqa": "biosmith.text.formats.pubmedqa",
+    "conll": "biosmith.text.formats.conll",
+    "table": "biosmith.text.formats.tables",
     "jsonl": "biosmith.text.formats.jsonl",
+    "plain": "biosmith.text.formats.plain",
 }
 
 Source = str | os.PathLike[str]
@@ -149,7 +158,10 @@ def load_format(name: str) -> ModuleType:
 def recognise(name: str, head: bytes) -> str | None:
     """Name of the format of a file, from its name and first decompressed bytes; None if there is none."""
     by_suffix = _by_suffix(name, FORMATS)
-    for candidate in [*by_suffix, *(other for other in FORMATS if other not in by_suffix)]:
+    if not head:
+        return next((c for c in by_suffix if hasattr(load_format(c), "COMPANIONS")), None)
+    others = [o for o in FORMATS if o not in by_suffix and not getattr(load_format(o), "NEEDS_SUFFIX", False)]
+    for candidate in [*by_suffix, *others]:
         looks_like = getattr(load_format(candidate), "looks_like", None)
         if looks_like is not None and looks_like(head):
             return candidate
@@ -204,8 +216,10 @@ def _recognised(path: Path, format: str | None, rejects: Rejects) -> Iterator[tu
     try:
         for entry in files.entries(path, _companions()):
             name = format or recognise(entry.name, entry.head)
-            if not entry.head and (name is None or not hasattr(load_format(name), "COMPANIONS")):
-                rejects.add(entry.name, "file", _why_nothing(entry))
+            if damage := _damage(entry) if name is None or not entry.head else "":
+                rejects.add(entry.name, "file", damage)
+            elif not entry.head and (name is None or not hasattr(load_format(name), "COMPANIONS")):
+                rejects.add(entry.name, "file", "empty file")
             elif name is None:
                 kind = "binary data" if _is_binary(entry.head) else "text"
                 rejects.add(entry.name, "file", f"{kind} of no known format; known: {', '.join(FORMATS)}")
@@ -242,12 +256,14 @@ def _read_entry(
     rejects.add(entry.name, "start of file" if last is None else f"after {last}", reason)
 
 
-def _why_nothing(entry: files.Entry) -> str:
-    try:
-        entry.stream.read(1)
-    except files.BROKEN as error:
-        return f"damaged compression: {str(error).rstrip('.')}"
-    return "empty file"
+def _damage(entry: files.Entry) -> str:
+    """Why a file that is no longer than its head cannot be decompressed to its end; empty if it can."""
+    if len(entry.head) < files.HEAD:
+        try:
+            entry.stream.read()
+        except files.BROKEN as error:
+            return f"damaged compression: {str(error).rstrip('.')}"
+    return ""
 
 
 def _is_binary(head: bytes) -> bool:

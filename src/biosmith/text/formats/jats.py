@@ -7,7 +7,8 @@ the article that it belongs to.
 - Id: the PMCID ("PMC3747765"), else the PMID, the DOI, the publisher's id. A sub-article without an id of its own is
   "PMC3747765.S2", and has the infon "parent".
 - Passages in the order of the article: "title"; "abstract"; "other_abstract" for digests, author summaries and
-  other abstracts of a type (infon "type"); "paragraph"; "list_item"; "formula" where one stands by itself;
+  other abstracts of a type (infon "type"; the first one is the "abstract" of an article that has no other, unless it
+  is a teaser); "paragraph"; "list_item"; "formula" where one stands by itself;
   "fig_caption", "table_caption", "supplementary_caption"; "footnote", "table_footnote"; "back_matter" for
   acknowledgements, notes and glossaries. Captions and footnotes inside a paragraph come after it. Cells of tables and
   references are not read.
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import IO
 
 from lxml.etree import _Element as Element
@@ -40,6 +42,20 @@ NAME = "jats"
 SUFFIXES = (".nxml", ".jats.xml", ".jats", ".xml")
 
 _ROOTS = frozenset(("article", "pmc-articleset", "OAI-PMH", "articles", "article-set"))
+# Abstracts of these types never stand for a missing main abstract.
+_NOT_MAIN = frozenset(
+    [
+        "toc",
+        "teaser",
+        "precis",
+        "short",
+        "graphical",
+        "key-points",
+        "web-summary",
+        "editor",
+        "editors-summary",
+    ]
+)
 _PARTS = ("sub-article", "response")
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _HREF = "{http://www.w3.org/1999/xlink}href"
@@ -176,12 +192,18 @@ def _read_title(meta: Element, infons: dict[str, str]) -> list[Passage]:
 def _read_abstracts(meta: Element, infons: dict[str, str]) -> list[Passage]:
     passages: list[Passage] = []
     others: list[Passage] = []
+    main = any(not child.get("abstract-type") for child in _named(meta, "abstract"))
     for child in meta:
         name = local_name(child)
         if name == "abstract":
             kind = child.get("abstract-type", "")
             place = Place("other_abstract", infons={"type": kind}) if kind else Place("abstract")
-            (others if kind else passages).extend(BlockReader().read(child, place))
+            found = BlockReader().read(child, place)
+            if kind and not main and kind not in _NOT_MAIN and found:
+                main = True
+                passages += [replace(p, kind="abstract") for p in found]
+            else:
+                (others if kind else passages).extend(found)
         elif name == "trans-abstract":
             language = child.get(_LANGUAGE, "").lower() or "unknown"
             read = BlockReader().read(child, Place("other_abstract", infons={"language": language}))

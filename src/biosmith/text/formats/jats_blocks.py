@@ -188,7 +188,7 @@ class BlockReader:
             self._section(element, inside)
         elif name == "list-item":
             kind = "list_item" if place.kind == "paragraph" else place.kind
-            self._flow(element, replace(place, kind=kind), skip=("title",))
+            self._flow(element, replace(place, kind=kind))
         elif name == "def-item":
             term = " ".join(inline_text(c) for c in element if local_name(c) == "term")
             meaning = " ".join(inline_text(c) for c in element if local_name(c) == "def")
@@ -197,6 +197,8 @@ class BlockReader:
             self._flow(element, replace(place, kind=_FOOTNOTES[name]))
         elif name == "title":
             self._emit(inline_text(element), place)
+        elif name == "caption" and place.kind not in _CAPTIONED.values():
+            self._flow(element, place, skip=("title",))  # of a boxed text: its title is the heading
         else:
             self._flow(element, place)
 

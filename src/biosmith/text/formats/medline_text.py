@@ -51,7 +51,7 @@ def read(stream: IO[bytes], rejects: Rejects, file: str, *, mesh: bool = False) 
     lines: list[bytes] = []
     begun = 0
     for number, line in enumerate(stream, 1):
-        if number == 1:
+        if not begun:
             if _ASN1.match(line):
                 raise BadInput(
                     file, "ASN.1 is not read; save the records as MEDLINE text (PubMed format) or XML"

@@ -1,0 +1,157 @@
+"""`biosmith.read` and `biosmith.write`: finding formats, folders, archives, and what cannot be read."""
+
+from __future__ import annotations
+
+import gzip
+import inspect
+import io
+import logging
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import biosmith
+from biosmith.errors import BadInput, UsageError
+from biosmith.rejects import Rejects
+from biosmith.text import formats
+
+MEDLINE = "<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>1</PMID><Article><ArticleTitle>One.</ArticleTitle></Article></MedlineCitation></PubmedArticle></PubmedArticleSet>"
+JATS = "<article><front><article-meta><article-id pub-id-type='pmc'>2</article-id><title-group><article-title>Two.</article-title></title-group></article-meta></front></article>"
+
+
+def ids(source: object, rejects: Rejects | None = None, **options: object) -> list[str]:
+    return [d.id for d in biosmith.read(source, rejects=rejects or Rejects(strict=True), **options)]
+
+
+@pytest.mark.parametrize("name", ["x.xml", "x.nxml", "x", "x.txt", "x.gz", "x.json"])
+def test_the_content_decides_where_the_name_does_not_or_is_wrong(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(MEDLINE, encoding="utf-8")
+    assert ids(tmp_path / name) == ["1"]
+    (tmp_path / name).write_bytes(gzip.compress(JATS.encode()))
+    assert ids(tmp_path / name) == ["PMC2"]
+
+
+def test_folders_are_read_in_sorted_order_and_unknown_files_are_set_aside_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "b.xml").write_text(MEDLINE, encoding="utf-8")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "z.nxml").write_text(JATS, encoding="utf-8")
+    (tmp_path / "noise.xml").write_bytes(bytes(range(256)) * 10)
+    (tmp_path / "empty.xml").write_bytes(b"")
+    (tmp_path / "empty.xml.gz").write_bytes(gzip.compress(b""))
+    (tmp_path / "note.doc").write_text("<html>", encoding="utf-8")
+    rejects = Rejects()
+    assert ids(tmp_path, rejects) == ["PMC2", "1"]
+    reasons = {Path(item["file"]).name: item["reason"] for item in rejects.items}
+    assert reasons["empty.xml"] == reasons["empty.xml.gz"] == "empty file"
+    assert reasons["noise.xml"].startswith("binary data of no known format")
+    assert reasons["note.doc"].startswith("text of no known format")
+
+
+def test_several_sources_are_read_one_after_another_each_file_once(tmp_path: Path) -> None:
+    for name, content in (("a.xml", MEDLINE), ("b.xml", JATS)):
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    assert ids([tmp_path / "b.xml", str(tmp_path), tmp_path / "a.xml"]) == ["PMC2", "1"]
+
+
+def test_archives_are_read_and_members_named(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as archive:
+        for name, data in (
+            ("d/a.nxml", JATS.encode()),
+            ("d/b.xml.gz", gzip.compress(MEDLINE.encode())),
+            ("d/c.pdf", b"%PDF\0"),
+        ):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    rejects = Rejects()
+    assert ids(tmp_path / "x.tar.gz", rejects) == ["PMC2", "1"]
+    assert [item["file"] for item in rejects.items] == [f"{tmp_path}/x.tar.gz/d/c.pdf"]
+
+
+@pytest.mark.parametrize("share", [0.4, 0.9])
+def test_a_damaged_archive_gives_what_comes_before_and_one_reject(tmp_path: Path, share: float) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        for number in range(20):
+            member = tarfile.TarInfo(f"{number:02d}.nxml")
+            member.size = len(JATS)
+            archive.addfile(member, io.BytesIO(JATS.encode()))
+    data = (tmp_path / "x.tar").read_bytes()
+    (tmp_path / "x.tar.gz").write_bytes(gzip.compress(data[: int(1024 * 20 * share) + 100]))
+    rejects = Rejects()
+    assert len(ids(tmp_path / "x.tar.gz", rejects)) == int(20 * share)
+    assert rejects.count == 1
+
+
+def test_a_missing_path_an_unknown_format_and_an_unknown_option_are_wrong_calls(tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text(MEDLINE, encoding="utf-8")
+    with pytest.raises(UsageError, match="does not exist"):
+        biosmith.read(tmp_path / "b.xml")
+    with pytest.raises(UsageError, match=r"'medlin' is not a format; valid: .*medline"):
+        biosmith.read(tmp_path / "a.xml", format="medlin")
+    with pytest.raises(UsageError, match=r"'mash' is not an option of medline; valid: deletions, mesh"):
+        biosmith.read(tmp_path / "a.xml", format="medline", mash=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"", "empty file"), (b"\0\1\2" * 50, "binary data"), (gzip.compress(MEDLINE.encode())[:12], "damaged")],
+)
+def test_a_single_file_that_cannot_be_read_is_bad_input_with_the_reason(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    (tmp_path / "x.xml").write_bytes(content)
+    with pytest.raises(BadInput, match=rf"x\.xml: {reason}"):
+        ids(tmp_path / "x.xml", Rejects())
+
+
+def test_a_folder_without_readable_files_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="holds no readable file"):
+        ids(tmp_path, Rejects())
+    (tmp_path / "x.bin").write_bytes(b"\0\1\2")
+    (tmp_path / "y.bin").write_bytes(b"\0\1\2")
+    with pytest.raises(BadInput, match="holds no readable file"):
+        ids(tmp_path, Rejects())
+
+
+def test_without_rejects_what_is_set_aside_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.xml").write_text(MEDLINE[:-5], encoding="utf-8")
+    (tmp_path / "b.xml").write_text(MEDLINE, encoding="utf-8")
+    with caplog.at_level(logging.WARNING, logger="biosmith"):
+        assert len(list(biosmith.read(tmp_path))) == 2
+    assert "1 records were set aside: broken XML" in caplog.text
+
+
+def test_reading_begins_with_the_first_document_and_not_with_the_whole_file(tmp_path: Path) -> None:
+    # The file is broken behind the first piece; the first document is there before that is seen.
+    head, tail = MEDLINE.replace("</PubmedArticleSet>", ""), " " * 1_000_000 + "<broken"
+    (tmp_path / "x.xml").write_text(head + tail, encoding="utf-8")
+    rejects = Rejects()
+    documents = biosmith.read(tmp_path / "x.xml", rejects=rejects)
+    assert next(documents).id == "1"
+    assert rejects.count == 0
+    assert list(documents) == []
+    assert rejects.count == 1
+
+
+def test_a_suffix_that_no_format_writes_is_a_wrong_call_that_names_the_formats(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no format is written to this suffix"):
+        biosmith.write([], tmp_path / "x.unknown")
+    with pytest.raises(UsageError, match="cannot be written"):
+        biosmith.write([], tmp_path / "x.xml", format="medline")
+
+
+@pytest.mark.parametrize("name", formats.FORMATS)
+def test_every_format_keeps_to_the_form_of_the_table(name: str) -> None:
+    module = formats.load_format(name)
+    assert name == module.NAME
+    assert module.__doc__
+    assert all(
+        s == s.lower() and not s.endswith((".gz", ".xz")) for s in module.SUFFIXES
+    )
+    assert list(inspect.signature(module.read).parameters)[:3] == ["stream", "rejects", "file"]
+    assert hasattr(module, "looks_like") or module.SUFFIXES
