@@ -39,11 +39,17 @@ COMPANIONS = (".txt", ".a2")
 
 NOTE, TRIGGER = "note", "trigger"
 _NOTE_TYPE, _INFON_TYPE = "AnnotatorNotes", "biosmith"
+_FIRST_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:[TREAMN#]\d+|\*)\t\S+[ :]\S")
 _FRAGMENTS = re.compile(r"\d+ \d+(;\d+ \d+)*", re.ASCII)
 _NAMED = "name "  # infon that keeps the text column of an N line
 _LONGEST_NAME = 200  # of a file, in bytes, before its suffix
 _BOM = "\ufeff"
 _UNHELD = "relations that are not between two mentions or relations, nor events, nor equivalences"
+
+
+def looks_like(head: bytes) -> bool:
+    """Whether the first line is one of brat standoff."""
+    return _FIRST_LINE.match(head) is not None
 
 
 def read(

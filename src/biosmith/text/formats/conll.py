@@ -1,0 +1,250 @@
+"""CoNLL: a token and its tag a line, a blank line after each sentence, in two columns or more.
+
+Read:
+- columns are separated by tabs if the first token line has one, else by white space; the first is the token, the last
+  the tag. Columns between them are the infons `column 2`, ... of the sentence, joined by spaces.
+- tags may be BIO, IOB1, IO, IOBES or BIOUL, with a type (`B-Disease`) or without (`B`); a mention that begins with an
+  inside tag, or changes its type, is read as the CoNLL-2000 scorer does.
+- a file with `-DOCSTART-` lines gives a document a block, named by what stands in brackets (`-DOCSTART- (10070173)`);
+  otherwise each sentence is a document. Documents without a name are called after the file and their number.
+- a sentence is a passage of kind "sentence"; its text is its tokens joined by one space, for the format does not say
+  what stood between them.
+- a sentence with a line of another number of columns, an empty token or an unknown tag is set aside with that line.
+
+Written is BIO in two columns, one `-DOCSTART- (ID)` a document, with sentences from `text/sentences.py` (none cuts a
+mention; passages of kind "sentence" stay whole) and tokens that are runs of letters and digits, or single other
+characters, cut where mentions begin and end. Cannot hold, and `write` counts in `WriteReport.lost`: discontinuous
+mentions (left out), all but the longest of overlapping ones, identifiers, scores, names and infons of mentions,
+relations; white space, kinds, labels and infons are not written either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePath
+from typing import IO
+
+from biosmith.rejects import Rejects
+from biosmith.text import files, sentences
+from biosmith.text.document import Document, Mention, Passage
+from biosmith.text.formats.report import WriteReport
+
+NAME = "conll"
+SUFFIXES = (".conll", ".iob", ".bio", ".iob2", ".tsv", ".txt")
+
+_BLOCK = "-DOCSTART-"
+_TAG = re.compile(r"O|[BIESLUMW](?:-\S+)?")
+_BEGINS, _ENDS = "BSUW", "ESLUW"
+_VALID = "O, or B, I, E, S, L, U, alone or with -TYPE"
+_TOKEN = re.compile(r"[^\W_]+|[^\w\s]|_")
+
+
+def looks_like(head: bytes) -> bool:
+    """Whether nearly all lines have the same number of columns and end in a tag."""
+    text = head.decode("utf-8", "replace").removeprefix("\ufeff")
+    lines = text.split("\n")
+    if len(head) >= files.HEAD:
+        lines.pop()  # cut
+    rows = [line.rstrip("\r") for line in lines if line.strip() and not line.startswith(_BLOCK)][:400]
+    tabs = bool(rows) and "\t" in rows[0]
+    if not rows or (not tabs and len(rows) < 5):
+        return False
+    cells = [_split(row, tabs) for row in rows]
+    good = [c for c in cells if len(c) == len(cells[0]) > 1 and _TAG.fullmatch(c[-1])]
+    return len(good) >= 0.8 * len(rows)
+
+
+def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
+    """Stream documents; a sentence with a bad line goes to `rejects` with the number of the line."""
+    reader = _Reader(rejects, file)
+    for number, raw in enumerate(stream, 1):
+        line = raw.rstrip(b"\r\n").decode("utf-8")
+        if number == 1:
+            line = line.removeprefix("\ufeff")
+        if line.startswith(_BLOCK):
+            yield from reader.end_block()
+            reader.begin_block(line)
+        elif line.strip():
+            reader.take(number, line)
+        else:
+            yield from reader.end_sentence()
+    yield from reader.end_block()
+
+
+class _Reader:
+    """The lines of a file, gathered into sentences and documents."""
+
+    def __init__(self, rejects: Rejects, file: str) -> None:
+        self.rejects, self.file = rejects, file
+        self.stem = files.strip_compression(PurePath(file).name).rpartition(".")[0] or PurePath(file).name
+        self.tabs: bool | None = None
+        self.columns = 0
+        self.rows: list[list[str]] = []
+        self.broken = False
+        self.block: str | None = None  # name of the document that is open
+        self.sentences: list[tuple[Passage, list[Mention]]] = []
+        self.documents = 0
+
+    def take(self, number: int, line: str) -> None:
+        if self.tabs is None:
+            self.tabs = "\t" in line
+            self.columns = max(2, len(_split(line, self.tabs)))
+        cells = _split(line, self.tabs)
+        reason = value = None
+        if len(cells) != self.columns:
+            reason, value = f"has {len(cells)} columns where the first line has {self.columns}", line
+        elif not cells[0].strip():
+            reason, value = "has no token", line
+        elif not _TAG.fullmatch(cells[-1]):
+            reason, value = f"has a tag that is none of: {_VALID}", cells[-1]
+        if reason is not None and not self.broken:
+            self.rejects.add(self.file, f"line {number}", f"{reason}; its sentence is left out", value)
+            self.broken = True
+        self.rows.append(cells)
+
+    def end_sentence(self) -> Iterator[Document]:
+        rows, self.rows = self.rows, []
+        broken, self.broken = self.broken, False
+        if rows and not broken:
+            self.sentences.append(_sentence(rows))
+        if self.block is None:
+            yield from self._document(self.stem)
+
+    def begin_block(self, line: str) -> None:
+        name = re.search(r"\((.*)\)", line)
+        self.block = name[1] if name else ""
+
+    def end_block(self) -> Iterator[Document]:
+        yield from self.end_sentence()
+        yield from self._document(self.stem)
+        self.block = None
+
+    def _document(self, stem: str) -> Iterator[Document]:
+        if self.sentences:
+            self.documents += 1
+            yield _join(self.block or f"{stem}-{self.documents}", self.sentences)
+            self.sentences = []
+
+
+def _split(line: str, tabs: bool) -> list[str]:
+    return line.split("\t") if tabs else line.split()
+
+
+def _sentence(rows: Sequence[Sequence[str]]) -> tuple[Passage, list[Mention]]:
+    """The passage, and its mentions with offsets in the passage."""
+    tokens = [row[0] for row in rows]
+    text = " ".join(tokens)
+    starts, position = [], 0
+    for token in tokens:
+        starts.append(position)
+        position += len(token) + 1
+    infons = {f"column {n + 1}": " ".join(row[n] for row in rows) for n in range(1, len(rows[0]) - 1)}
+    mentions = []
+    for first, last, type in read_tags([row[-1] for row in rows]):
+        start, end = starts[first], starts[last] + len(tokens[last])
+        mentions.append(Mention(start, end, text[start:end], type))
+    return Passage("sentence", text, infons=infons), mentions
+
+
+def read_tags(tags: Iterable[str]) -> Iterator[tuple[int, int, str]]:
+    """Mentions as (first token, last token, type) of tags in any scheme.
+
+    >>> list(read_tags(["B-A", "I-A", "I-B", "O", "S-A", "I", "I"]))
+    [(0, 1, 'A'), (2, 2, 'B'), (4, 4, 'A'), (5, 6, '')]
+    """
+    first: int | None = None
+    open_type = ""
+    last = -1
+    for last, tag in enumerate(tags):
+        prefix, _, type = tag.partition("-")
+        if first is not None and (prefix == "O" or prefix in _BEGINS or type != open_type):
+            yield first, last - 1, open_type
+            first = None
+        if prefix != "O" and first is None:
+            first, open_type = last, type
+        if first is not None and prefix in _ENDS:
+            yield first, last, open_type
+            first = None
+    if first is not None:
+        yield first, last, open_type
+
+
+def _join(id: str, sentences: Sequence[tuple[Passage, list[Mention]]]) -> Document:
+    document = Document.build(id, [passage for passage, _ in sentences])
+    mentions = [
+        Mention(m.start + passage.offset, m.end + passage.offset, m.text, m.type)
+        for passage, (_, found) in zip(document.passages, sentences, strict=True)
+        for m in found
+    ]
+    return Document(id, document.text, document.passages, tuple(mentions))
+
+
+def write(documents: Iterable[Document], path: Path) -> WriteReport:
+    """Write documents; what is lost is in the report."""
+    report = WriteReport()
+    with files.create(path) as stream:
+        for document in documents:
+            mentions = _choose(document, report)
+            id = re.sub(r"\s", " ", document.id)
+            stream.write(f"{_BLOCK} ({id})\n\n".encode())
+            for begin, end in _spans(document, mentions):
+                rows = list(_rows(document.text, begin, end, mentions))
+                if rows:
+                    stream.write(("\n".join(f"{token}\t{tag}" for token, tag in rows) + "\n\n").encode())
+            report.documents += 1
+            report.mentions += len(mentions)
+    return report
+
+
+def _choose(document: Document, report: WriteReport) -> list[Mention]:
+    """Mentions that do not overlap, the longest first, in order of the text."""
+    lost = report.lost
+    chosen: list[Mention] = []
+    for mention in sorted(document.mentions, key=lambda m: (m.start - m.end, m.start)):
+        if len(mention.fragments) > 1:
+            lost["discontinuous mentions"] += 1
+        elif not mention.text.strip():
+            lost["mentions of white space"] += 1
+        elif any(m.start < mention.end and mention.start < m.end for m in chosen):
+            lost["overlapping mentions"] += 1
+        else:
+            chosen.append(mention)
+            for what in ("ids", "id", "infons"):
+                lost[f"{what} of mentions"] += bool(getattr(mention, what))
+            lost["scores of mentions"] += mention.score is not None
+    lost["relations"] += len(document.relations)
+    report.lost = +lost
+    return sorted(chosen, key=lambda m: m.start)
+
+
+def _spans(document: Document, mentions: Sequence[Mention]) -> Iterator[tuple[int, int]]:
+    """Sentences as (start, end) in the document; those that a mention runs through are one."""
+    passages = document.passages or (Passage("paragraph", document.text),)
+    found = []
+    for passage in passages:
+        whole = [(0, len(passage.text))] if passage.kind == "sentence" else sentences.split(passage.text)
+        found += [(start + passage.offset, end + passage.offset) for start, end in whole]
+    pending = list(mentions)
+    joined: list[tuple[int, int]] = []
+    for start, end in found:
+        while pending and pending[0].end <= start:
+            pending.pop(0)
+        if joined and pending and pending[0].start < start:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    yield from joined
+
+
+def _rows(text: str, begin: int, end: int, mentions: Sequence[Mention]) -> Iterator[tuple[str, str]]:
+    inside = [m for m in mentions if begin <= m.start < end]
+    position = begin
+    for mention in inside:
+        yield from ((token, "O") for token in _TOKEN.findall(text, position, mention.start))
+        type = re.sub(r"\s", "_", mention.type)
+        for number, token in enumerate(_TOKEN.findall(text, mention.start, mention.end)):
+            prefix = "B" if number == 0 else "I"
+            yield token, f"{prefix}-{type}" if type else prefix
+        position = mention.end
+    yield from ((token, "O") for token in _TOKEN.findall(text, position, end))

@@ -1,0 +1,124 @@
+"""Plain text in UTF-8 (or UTF-16 with a byte order mark): one document a file, or one a paragraph or a line.
+
+As one document a file, paragraphs (separated by blank lines) are its passages; offsets count the file's own
+characters, line breaks inside a paragraph stay. Documents are named after the file, with the number of the paragraph
+or line where there are several.
+
+Written are the texts and nothing else: a passage a line, line breaks in it as spaces, a blank line after each
+document; so `read(..., by="paragraph")` finds the documents again. `WriteReport.lost` counts all the rest.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePath
+from typing import IO, Literal
+
+from biosmith.errors import BadInput
+from biosmith.rejects import Rejects
+from biosmith.text import files
+from biosmith.text.document import Document, Passage
+from biosmith.text.formats.report import WriteReport
+
+NAME = "plain"
+SUFFIXES = (".txt", ".text")
+
+LARGEST_FILE = 256 * 2**20  # characters of one document; a larger file has to be read by paragraph or line
+
+
+def read(
+    stream: IO[bytes], rejects: Rejects, file: str, *, by: Literal["file", "paragraph", "line"] = "file"
+) -> Iterator[Document]:
+    """Stream documents.
+
+    Args:
+        stream: decompressed text.
+        rejects: nothing is set aside line by line.
+        file: name for messages, and of the documents.
+        by: what a document is.
+
+    Raises:
+        BadInput: binary data, or a single document that is too large.
+    """
+    text = _decode(stream, file)
+    stem = files.strip_compression(PurePath(file).name).rpartition(".")[0] or PurePath(file).name
+    if by == "line":
+        for number, line in enumerate(text, 1):
+            if line.strip():
+                yield Document.build(f"{stem}-{number}", [Passage("paragraph", line.strip())])
+    elif by == "paragraph":
+        for number, (_, paragraph) in enumerate(_paragraphs(text), 1):
+            yield Document.build(f"{stem}-{number}", [Passage("paragraph", paragraph)])
+    else:
+        passages, size = [], 0
+        for offset, paragraph in _paragraphs(text):
+            passages.append(Passage("paragraph", paragraph, offset))
+            size += len(paragraph)
+            if size > LARGEST_FILE:
+                raise BadInput(
+                    file, f"is more than {LARGEST_FILE:,} characters; read it by paragraph or line"
+                )
+        if passages:
+            yield Document.at_offsets(stem, passages)
+        else:
+            rejects.add(file, "file", "holds white space only")
+
+
+def write(documents: Iterable[Document], path: Path) -> WriteReport:
+    """Write the texts of documents; what is lost is in the report."""
+    report = WriteReport()
+    with files.create(path) as stream:
+        for document in documents:
+            passages = document.passages or (Passage("paragraph", document.text),)
+            lines = [" ".join(passage.text.splitlines()) for passage in passages if passage.text.strip()]
+            stream.write(("\n".join(lines) + "\n\n").encode())
+            report.documents += 1
+            report.lost["mentions"] += len(document.mentions)
+            report.lost["relations"] += len(document.relations)
+            report.lost["ids, kinds, labels and infons"] += 1
+    report.lost = +report.lost
+    return report
+
+
+def _decode(stream: IO[bytes], file: str) -> io.TextIOWrapper:
+    start = stream.read(4096)
+    wide = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if b"\0" in start and not wide:
+        raise BadInput(file, "binary data, not text")
+    joined = io.BufferedReader(_Again(start, stream))
+    return io.TextIOWrapper(joined, encoding="utf-16" if wide else "utf-8-sig", newline="\n")
+
+
+def _paragraphs(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Offset and text of each run of lines that are not blank, without the last line end."""
+    parts: list[str] = []
+    position = begin = 0
+    for line in lines:
+        if line.strip():
+            begin = begin if parts else position
+            parts.append(line)
+        elif parts:
+            yield begin, re.sub(r"\r?\n$", "", "".join(parts))
+            parts = []
+        position += len(line)
+    if parts:
+        yield begin, re.sub(r"\r?\n$", "", "".join(parts))
+
+
+class _Again(io.RawIOBase):
+    """The bytes that were looked at, and then the rest of the stream."""
+
+    def __init__(self, start: bytes, stream: IO[bytes]) -> None:
+        self._start, self._stream = start, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self._start[: len(buffer)] or self._stream.read(len(buffer))
+        self._start = self._start[len(data) :]
+        buffer[: len(data)] = data
+        return len(data)

@@ -1,0 +1,116 @@
+"""Tab-separated tables with a text in each row, as benchmarks ship them: GAD, EU-ADR, BIOSSES, HoC, ChemProt, DDI.
+
+A row is a document of a passage (or two, for pairs) of kind "sentence"; the other columns are its infons. With a
+header the columns are known by name; without one, two columns are text and label, three are id, text and label.
+Quotes are literal: a cell ends at a tab, a row at a line end. Rows without an id are named after the file and their
+index or line. Lists of ids and labels without any text, which come with the same suffixes, are set aside.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import IO
+
+from biosmith.rejects import Rejects
+from biosmith.text import files
+from biosmith.text.document import Document, Passage
+
+NAME = "table"
+SUFFIXES = (".tsv", ".list", ".txt")
+NEEDS_SUFFIX = True  # lines with equally many tabs are no sign of a table under another name
+
+TEXTS = {"sentence": "sentence", "sent1": "sentence", "sent2": "sentence", "text": "paragraph"} | {
+    "title": "title",
+    "abstract": "abstract",
+}
+IDS = ("id", "pair_id", "pmid", "index")
+_WITHOUT_HEADER = {2: ("sentence", "label"), 3: ("id", "sentence", "label")}
+_LIST_ITEM = re.compile(r"[^\s,<>{}\[\]\"]*[\d/][^\s,<>{}\[\]\"]*")
+_PATH = re.compile(r"[^\t<>{}]*/[^\t<>{}]*\.\w{2,5}")
+_HOC_LABELS = re.compile(r"<[^<>{}]*(?:<[^<>{}]*)*")
+
+
+def looks_like(head: bytes) -> bool:
+    """Whether the first rows are a table of a known shape, or a list without text."""
+    lines = _whole_lines(head)
+    return bool(lines) and (_columns(lines) is not None or _is_list(lines))
+
+
+def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
+    """Stream the rows; one with another number of columns goes to `rejects` with its line number."""
+    numbered = ((number, _line(raw, number)) for number, raw in enumerate(stream, 1))
+    first = list(itertools.islice(numbered, 200))
+    columns = _columns([line for _, line in first if line.strip()])
+    if columns is None:
+        rejects.add(file, "file", "holds names, ids or labels but no text")
+        return
+    stem = files.strip_compression(PurePath(file).name).rpartition(".")[0] or PurePath(file).name
+    for number, line in itertools.chain(first, numbered):
+        cells = tuple(line.split("\t"))
+        if not line.strip() or cells == columns:
+            continue
+        if len(cells) != len(columns):
+            reason = f"has {len(cells)} columns, not the {len(columns)} of {', '.join(columns)}"
+            rejects.add(file, f"line {number}", reason, line)
+            continue
+        yield _row(dict(zip(columns, cells, strict=True)), stem, number)
+
+
+def _row(cells: dict[str, str], stem: str, number: int) -> Document:
+    id = next((cells[name] for name in IDS if name in cells), "")
+    if not id or (id.isdecimal() and "index" in cells):
+        id = f"{stem}-{id or number}"
+    passages = [Passage(TEXTS[name], text) for name, text in cells.items() if name in TEXTS]
+    infons = {name: text for name, text in cells.items() if name not in TEXTS and name not in IDS}
+    return Document.build(id, passages, infons=infons)
+
+
+def _columns(lines: Sequence[str]) -> tuple[str, ...] | None:
+    """The names of the columns, from the header or from the shape of the rows; None if this is no such table."""
+    if not lines:
+        return None
+    names = lines[0].split("\t")
+    if (
+        len(names) > 1
+        and any(name in TEXTS for name in names)
+        and all(re.fullmatch(r"\w+", n) for n in names)
+    ):
+        return tuple(names)
+    rows = [line.split("\t") for line in lines]
+    columns = _WITHOUT_HEADER.get(len(rows[0]))
+    if columns is None:
+        return None
+    good = [row for row in rows if len(row) == len(columns) and _fits(dict(zip(columns, row, strict=True)))]
+    return columns if len(good) >= 0.8 * len(rows) else None
+
+
+def _fits(cells: dict[str, str]) -> bool:
+    one_word = all(re.fullmatch(r"\S+", text) for name, text in cells.items() if name != "sentence")
+    return one_word and " " in cells["sentence"].strip()
+
+
+def _is_list(lines: Sequence[str]) -> bool:
+    if _HOC_LABELS.fullmatch(lines[0]) and len(lines) == 1:
+        return True
+    if len(lines) >= 5 and all(_PATH.fullmatch(line) for line in lines):
+        return True
+    items = [item for line in lines for item in line.rstrip(",").split(",")]
+    return len(items) >= 5 and sum(_LIST_ITEM.fullmatch(item) is not None for item in items) >= 0.9 * len(
+        items
+    )
+
+
+def _whole_lines(head: bytes) -> list[str]:
+    text = head.decode("utf-8", "replace").removeprefix("\ufeff")
+    lines = text.split("\n")
+    if len(head) >= files.HEAD and len(lines) > 1:
+        lines.pop()  # cut
+    return [line.rstrip("\r") for line in lines if line.strip()][:200]
+
+
+def _line(raw: bytes, number: int) -> str:
+    line = raw.rstrip(b"\r\n").decode("utf-8")
+    return line.removeprefix("\ufeff") if number == 1 else line
