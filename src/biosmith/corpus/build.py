@@ -34,7 +34,7 @@ from biosmith.corpus.intake import load_summary, read_unit
 from biosmith.corpus.options import BuildOptions
 from biosmith.corpus.shards import Shard, count_staying, missing, plan_shards, write_shard
 from biosmith.corpus.units import Plan, Unit, make_plan, require_same_plan
-from biosmith.corpus.workers import run_all
+from biosmith.corpus.workers import Workers
 from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.progress import say
 
@@ -77,15 +77,18 @@ def build_corpus(
     out = Path(out)
     options = options or BuildOptions()
     plan = make_plan(sources, options)
-    finished = _prepare(out, plan, resume)
-    if finished is not None:
-        return finished
+    with Workers(workers) as processes:
+        finished = _prepare(out, plan, resume)
+        return finished or _run(_Build(out, plan, processes))
+
+
+def _run(build: _Build) -> Manifest:
     try:
-        return _Build(out, plan, workers).run()
+        return build.run()
     except OSError as error:
         if error.errno == errno.ENOSPC or "No space left" in str(error):
             raise BiosmithError(
-                f"{out}: no space left on the disk; what is finished is kept, --resume goes on"
+                f"{build.out}: no space left on the disk; what is finished is kept, --resume goes on"
             ) from error
         raise
 
@@ -128,7 +131,7 @@ class _Writing:
 class _Build:
     out: Path
     plan: Plan
-    workers: int | None
+    workers: Workers
 
     def run(self) -> Manifest:
         folder, options = self.out / BUILDING, self.plan.options
@@ -136,7 +139,7 @@ class _Build:
         undone = [unit for unit in units if load_summary(folder, unit) is None]
         if len(undone) < len(units):
             say(f"{len(units) - len(undone)} of {len(units)} parts of the input were read before")
-        run_all(_Reading(folder, options), undone, workers=self.workers, what="Reading")
+        self.workers.run(_Reading(folder, options), undone, "Reading")
         summary = _sum_up(folder, units)
         records = Records(folder, units)
         selection = select(records, deduplicate=options.deduplicate, similarity_threshold=options.similarity)
@@ -144,13 +147,9 @@ class _Build:
         if not counts["documents"]:
             raise self._nothing_left(counts)
         shards = plan_shards(records, selection, folder, options.shard_characters)
-        run_all(
-            _Writing(folder, self.out),
-            missing(shards, self.out),
-            workers=self.workers,
-            what="Writing",
-            total=sum(shard.documents for shard in missing(shards, self.out)),
-        )
+        unwritten = missing(shards, self.out)
+        total = sum(shard.documents for shard in unwritten)
+        self.workers.run(_Writing(folder, self.out), unwritten, "Writing", total)
         _collect_rejects(folder, units, self.out / REJECTS)
         return self._finish(counts, summary["inputs"])
 

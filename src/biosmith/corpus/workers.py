@@ -8,6 +8,7 @@ from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import get_context
+from types import TracebackType
 from typing import Any, TypeVar
 
 from biosmith.errors import BiosmithError, UsageError
@@ -20,65 +21,81 @@ _LOOK_EVERY_SECONDS = 0.5
 _counter: Any = None  # in a worker: the number of items done by all workers, shared with the parent
 
 
-def available_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-
-
-def run_all(
-    function: Callable[[Task, Advance], None],
-    tasks: Sequence[Task],
-    *,
-    workers: int | None,
-    what: str,
-    total: int | None = None,
-    unit: str = "documents",
-) -> None:
-    """Do every task once, in any order; the first error stops the rest.
+class Workers:
+    """Worker processes, started when they are first needed; a context manager.
 
     Args:
-        function: takes a task and a function that is told of progress; must be picklable, as the tasks must.
-        tasks: what is to be done.
-        workers: number of processes; 1 works in this process, None takes the cores there are.
-        what: what the progress bar says.
-        total: items that all tasks together make, if known.
-        unit: what the items are called.
+        processes: 1 works in this process; None takes the cores that this process may use.
 
     Raises:
-        BiosmithError: a worker process was killed, for example because memory ran out.
+        UsageError: fewer than one process.
     """
-    if workers is not None and workers < 1:
-        raise UsageError(f"workers is {workers}; it must be 1 or more")
-    processes = min(available_cores() if workers is None else workers, len(tasks))
-    with progress(what, total=total, unit=unit) as advance:
-        if processes <= 1:
-            for task in tasks:
-                function(task, advance)
-            return
-        _run_in_processes(function, tasks, processes, advance)
 
+    def __init__(self, processes: int | None) -> None:
+        if processes is not None and processes < 1:
+            raise UsageError(f"workers is {processes}; it must be 1 or more")
+        self.processes = _available_cores() if processes is None else processes
+        self._context = get_context("spawn")
+        self._counter: Any = self._context.Value("q", 0)
+        self._pool: ProcessPoolExecutor | None = None
 
-def _run_in_processes(
-    function: Callable[[Task, Advance], None], tasks: Sequence[Task], processes: int, advance: Advance
-) -> None:
-    context = get_context("spawn")
-    counter = context.Value("q", 0)
-    shown = 0
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(counter,))
-    try:
-        waiting = {pool.submit(partial(_do, function), task) for task in tasks}
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def run(
+        self,
+        function: Callable[[Task, Advance], None],
+        tasks: Sequence[Task],
+        what: str,
+        total: int | None = None,
+    ) -> None:
+        """Do every task once, in any order; the first error stops the rest.
+
+        Args:
+            function: takes a task and a function that is told of progress; must be picklable, as the tasks must.
+            tasks: what is to be done.
+            what: what the progress bar says.
+            total: documents in all tasks together, if known.
+
+        Raises:
+            BiosmithError: a worker process was killed, for example because memory ran out.
+        """
+        with progress(what, total=total) as advance:
+            if min(self.processes, len(tasks)) <= 1:
+                for task in tasks:
+                    function(task, advance)
+                return
+            try:
+                self._run_in_processes(function, tasks, advance)
+            except BrokenProcessPool as error:
+                message = "a worker process was killed (is there enough memory?); --resume goes on from here"
+                raise BiosmithError(message) from error
+
+    def _run_in_processes(
+        self, function: Callable[[Task, Advance], None], tasks: Sequence[Task], advance: Advance
+    ) -> None:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                self.processes, mp_context=self._context, initializer=_begin, initargs=(self._counter,)
+            )
+        shown = self._counter.value
+        waiting = {self._pool.submit(partial(_do, function), task) for task in tasks}
         while waiting:
             done, waiting = wait(waiting, timeout=_LOOK_EVERY_SECONDS, return_when=FIRST_EXCEPTION)
             for future in done:
                 future.result()
-            advance(counter.value - shown)
-            shown = counter.value
-    except BrokenProcessPool as error:
-        raise BiosmithError(
-            "a worker process was killed (is there enough memory?); --resume goes on from here"
-        ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+            advance(self._counter.value - shown)
+            shown = self._counter.value
+
+
+def _available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 def _begin(counter: Any) -> None:
