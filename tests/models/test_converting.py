@@ -56,6 +56,15 @@ def test_a_pickle_becomes_the_safetensors_that_it_was(pickled: Path, tmp_path: P
     assert torch.isfinite(theirs(input_ids=ids, attention_mask=mask, token_type_ids=types).logits).all()
 
 
+def test_a_safe_folder_passes_through_bit_for_bit(minilm: Path, tmp_path: Path) -> None:
+    out = convert(minilm, tmp_path / "out")
+    expected, got = load_file(minilm / "model.safetensors"), load_file(out / "model.safetensors")
+    assert got.keys() == expected.keys()
+    assert all(torch.equal(got[name], expected[name]) for name in expected)
+    configs = [json.loads((folder / "config.json").read_text(encoding="utf-8")) for folder in (minilm, out)]
+    assert configs[0] == configs[1]
+
+
 def test_a_pickle_in_shards_is_read_whole(pickled: Path, tmp_path: Path) -> None:
     tensors = torch.load(pickled / "pytorch_model.bin", weights_only=True)
     (pickled / "pytorch_model.bin").unlink()

@@ -137,7 +137,8 @@ def config_from_hugging_face(raw: Mapping[str, Any], file: Path) -> BertConfig:
 
 
 def config_to_hugging_face(config: BertConfig, raw: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A `config.json` with every field of ours; `raw` is the file it came from, whose other keys are kept."""
+    """A `config.json` with every field of ours. `raw` is the file it came from: its other keys are kept, and what it
+    left out because it is the default stays out."""
     if raw is None:
         base: dict[str, Any] = {"model_type": "bert", "position_embedding_type": "absolute"}
         base |= {
@@ -148,9 +149,10 @@ def config_to_hugging_face(config: BertConfig, raw: Mapping[str, Any] | None) ->
         }
     else:
         base = dict(raw)
-        base.setdefault("model_type", "bert")
     for theirs, ours in FIELDS.items():
         value, before = getattr(config, ours), base.get(theirs)
-        if not (theirs == "hidden_act" and ACTIVATION_NAMES.get(str(before)) == value):
+        is_default = raw is not None and before is None and value == getattr(_DEFAULTS, ours)
+        is_synonym = theirs == "hidden_act" and ACTIVATION_NAMES.get(str(before)) == value
+        if not is_default and not is_synonym:
             base[theirs] = value
     return base

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from biosmith.artefact import Manifest
+
+if TYPE_CHECKING:
+    from biosmith.models.bert import BertConfig
 
 _TASKS = {
     "BertForPreTraining": ("fill-mask", "AutoModelForMaskedLM"),
@@ -17,21 +20,21 @@ _TASKS = {
 }
 
 
-def model_card(name: str, raw: Mapping[str, Any], manifest: Manifest) -> str:
+def model_card(name: str, architecture: str, config: BertConfig, manifest: Manifest) -> str:
     """A model card in Markdown with the metadata that the Hugging Face hub reads.
 
     Args:
         name: of the model.
-        raw: its config.json.
+        architecture: class name in transformers.
+        config: of the encoder.
         manifest: what made it; numbers among its counts are shown.
     """
-    architecture = (raw.get("architectures") or ["BertModel"])[0]
     task, loader = _TASKS.get(architecture, ("feature-extraction", "AutoModel"))
     rows = {
         "architecture": architecture,
-        "layers x width x heads": f"{raw['num_hidden_layers']} x {raw['hidden_size']} x {raw['num_attention_heads']}",
-        "longest input, tokens": f"{raw['max_position_embeddings']:,}",
-        "activation": raw["hidden_act"],
+        "layers x width x heads": f"{config.layers} x {config.width} x {config.heads}",
+        "longest input, tokens": f"{config.positions:,}",
+        "activation": config.activation,
     }
     rows |= {
         key.replace("_", " "): f"{v:,}" for key, v in manifest.counts.items() if isinstance(v, int | float)

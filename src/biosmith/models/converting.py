@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -23,8 +24,8 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 def convert(source: Path, out: Path, dtype: str | None = None) -> Path:
     """A folder of safetensors from another tool's checkpoint; nothing is written unless they make an encoder.
 
-    Weights keep their values; LayerNorm's parameters get today's names, index buffers and second copies of tied
-    tensors go. A pickle is opened with torch's restricted reader, which runs no code.
+    Weights keep their values, and safetensors all they hold. A pickle is opened with torch's restricted reader, which
+    runs no code; its LayerNorm parameters get today's names, its index buffers and second copies of tied tensors go.
 
     Args:
         source: see `SUPPORTED`.
@@ -37,15 +38,13 @@ def convert(source: Path, out: Path, dtype: str | None = None) -> Path:
     """
     _refuse_other_kinds(source)
     config, raw = read_config(source)
-    tensors = {
-        _modern(name): tensor
-        for name, tensor in _read(source).items()
-        if bert_names.canonical(name) not in (*bert_names.BUFFERS, *bert_names.ALIASES)
-    }
+    is_safe = (source / WEIGHTS).is_file() or (source / INDEX).is_file()
+    tensors = read_tensors(source) if is_safe else _modern(_read_pickles(source))
     build_encoder(source, config, raw, tensors)
     raw = bert_names.config_to_hugging_face(config, raw)
     if dtype is not None:
-        tensors = {name: tensor.to(DTYPES[dtype]) for name, tensor in tensors.items()}
+        wanted = DTYPES[dtype]
+        tensors = {name: t.to(wanted) if t.is_floating_point() else t for name, t in tensors.items()}
         raw = {key: value for key, value in raw.items() if key != "torch_dtype"} | {"dtype": dtype}
     tokenizer = source if any((source / name).is_file() for name in TOKENIZER_FILES) else None
     weights = [p for name in (WEIGHTS, INDEX, PICKLE, PICKLE_INDEX) if (p := source / name).is_file()]
@@ -54,9 +53,7 @@ def convert(source: Path, out: Path, dtype: str | None = None) -> Path:
     return out
 
 
-def _read(source: Path) -> dict[str, Tensor]:
-    if (source / WEIGHTS).is_file() or (source / INDEX).is_file():
-        return read_tensors(source)
+def _read_pickles(source: Path) -> dict[str, Tensor]:
     files = [source / PICKLE]
     if (source / PICKLE_INDEX).is_file():
         index = json.loads((source / PICKLE_INDEX).read_text(encoding="utf-8"))
@@ -76,10 +73,14 @@ def _read(source: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _modern(name: str) -> str:
-    """Today's name of a tensor, with the prefix it has."""
-    prefix = "bert." if name.startswith("bert.") else ""
-    return prefix + bert_names.canonical(name)
+def _modern(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Under today's names, without index buffers and second copies of tied tensors."""
+    kept = {}
+    for name, tensor in tensors.items():
+        canonical = bert_names.canonical(name)
+        if canonical not in (*bert_names.BUFFERS, *bert_names.ALIASES):
+            kept[("bert." if name.startswith("bert.") else "") + canonical] = tensor
+    return kept
 
 
 def _refuse_other_kinds(source: Path) -> None:

@@ -124,12 +124,14 @@ def write_folder(
         UsageError: the folder holds something.
         BiosmithError: the disk is full.
     """
+    config = bert_names.config_from_hugging_face(raw, folder / "config.json")
+    architecture = (raw.get("architectures") or ["BertModel"])[0]
     parameters = sum(
         tensor.numel()
         for name, tensor in tensors.items()
         if bert_names.canonical(name) not in (*bert_names.ALIASES, *bert_names.BUFFERS)
     )
-    counts = {"parameters": parameters, "vocabulary": raw["vocab_size"], **manifest.counts}
+    counts = {"parameters": parameters, "vocabulary": config.vocabulary_size, **manifest.counts}
     manifest = dataclasses.replace(manifest, counts=counts)
     with folder_by_rename(folder) as temporary:
         contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
@@ -139,10 +141,10 @@ def write_folder(
             raise BiosmithError(f"{folder / WEIGHTS} cannot be written: {error}") from error
         write_json(temporary / "config.json", raw)
         copy_tokenizer(tokenizer, temporary)
-        text = model_card(folder.name, raw, manifest) if card is None else card
+        text = model_card(folder.name, architecture, config, manifest) if card is None else card
         (temporary / "README.md").write_text(text, encoding="utf-8")
-        config = manifest.config or to_plain(raw)
-        dataclasses.replace(manifest, config=config, files=describe_files(temporary)).save(temporary)
+        settings = manifest.config or to_plain(raw)
+        dataclasses.replace(manifest, config=settings, files=describe_files(temporary)).save(temporary)
     return folder
 
 
