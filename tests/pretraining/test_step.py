@@ -179,3 +179,16 @@ def test_16_bit_arithmetic_gives_nearly_the_same_losses(abstracts: TokenStore, c
     assert torch.allclose(low, full, rtol=2e-3)
     low.sum().backward()
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())
+
+
+def test_the_fused_layer_and_loss_give_the_same_losses_and_gradients(abstracts: TokenStore) -> None:
+    batch = as_tensors(BatchMaker(abstracts, RULES).make(0, 0))
+    model = make_model()
+    results = []
+    for fused in (False, True):
+        model.zero_grad()
+        sums = LossSums(model, fused=fused)(*Trainer(model, make_recipe(), "float32").arguments(batch))
+        sums.sum().backward()
+        results.append((sums.detach(), torch.cat([p.grad.flatten() for p in model.parameters()])))
+    assert torch.allclose(results[0][0], results[1][0], rtol=1e-5)
+    assert torch.allclose(results[0][1], results[1][1], rtol=1e-4, atol=1e-3)

@@ -22,7 +22,7 @@ def pretrain(
     resume: bool = False,
     workers: int | None = None,
     device: Literal["auto", "cpu", "cuda"] = "auto",
-    compile: bool | None = None,
+    compile: Literal["off", "default", "reduce-overhead", "max-autotune"] | None = None,
     deterministic: bool = False,
 ) -> Report:
     """Train a language model from a token store.
@@ -45,7 +45,7 @@ def pretrain(
         resume: go on from the last checkpoint, exactly; begins the run if there is none.
         workers: processes that prepare batches; the number changes nothing but speed.
         device: where to train.
-        compile: compile the step; on a GPU that is the default.
+        compile: how torch compiles the step; "default" on a GPU, "off" on a CPU.
         deterministic: on a GPU, use deterministic algorithms only, so that a resumed run is equal to the last bit.
     """
     from biosmith.pretraining.config import apply_overrides

@@ -187,7 +187,8 @@ class BatchMaker:
         slots = self.rules.masked_slots
         hidden = len(masked.positions)
         count = min(hidden, slots)
-        positions = np.zeros(slots, dtype=np.int64)
+        # Slots that are not needed point at different tokens: gradients added to one row would queue up on a GPU.
+        positions = np.arange(slots, dtype=np.int64) % self.rules.micro_tokens
         positions[:count] = masked.positions[:count]
         targets = np.full(slots, IGNORE, dtype=np.int64)
         targets[:count] = tokens.ids[masked.positions[:count]]

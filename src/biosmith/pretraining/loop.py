@@ -74,8 +74,7 @@ class _Run:
         self.recipe, self.out, self.settings = recipe, out, settings
         self.device = next(model.parameters()).device
         _set_up(self.device, settings)
-        compiled = self.device.type == "cuda" if settings.compile is None else settings.compile
-        self.trainer = Trainer(model, recipe, recipe.precision, compile_step if compiled else None)
+        self.trainer = Trainer(model, recipe, recipe.precision, self._wrap)
         self.makers = make_batch_makers(recipe, store)
         self.held_out = make_evaluation_maker(recipe, store, self.makers[-1])
         entropy = unigram_entropy(store)
@@ -119,6 +118,10 @@ class _Run:
             if self._is_due(recipe.checkpoint_every) or ends or stop.requested:
                 self._checkpoint()
             advance(1)
+
+    def _wrap(self, loss_sums: nn.Module) -> Callable[..., Tensor]:
+        compile = self.settings.compile or ("default" if self.device.type == "cuda" else "off")
+        return loss_sums if compile == "off" else compile_step(loss_sums, compile)
 
     def _is_due(self, every: int) -> bool:
         return every > 0 and self.step % every == 0
@@ -180,9 +183,9 @@ class _Run:
         )
 
 
-def compile_step(loss_sums: nn.Module) -> Callable[..., Tensor]:
-    """The loss module compiled for the one shape that batches have."""
-    compiled: Callable[..., Tensor] = torch.compile(loss_sums, dynamic=False)
+def compile_step(loss_sums: nn.Module, mode: str = "default") -> Callable[..., Tensor]:
+    """The loss module compiled for the one shape that batches have; `mode` is torch.compile's."""
+    compiled: Callable[..., Tensor] = torch.compile(loss_sums, dynamic=False, mode=mode)
     return compiled
 
 

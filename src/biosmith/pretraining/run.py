@@ -45,14 +45,14 @@ class Settings:
     Attributes:
         device: "auto", "cpu" or "cuda".
         workers: processes that prepare batches; None is one for a CPU and four for a CUDA device.
-        compile: compile the step; None does so on a CUDA device.
+        compile: a mode of torch.compile for the step, or "off"; None is "default" on a CUDA device.
         deterministic: on a CUDA device, use deterministic algorithms only (slower), so that a resumed run is equal
             to the last bit; on a CPU it always is.
     """
 
     device: str = "auto"
     workers: int | None = None
-    compile: bool | None = None
+    compile: str | None = None
     deterministic: bool = False
 
 

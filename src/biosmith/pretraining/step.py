@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from biosmith.errors import UsageError
 from biosmith.models.bert import PretrainingLogits, PretrainingModel
+from biosmith.models.heads import activate
 from biosmith.pretraining.batches import IGNORE, Counts
 from biosmith.pretraining.config import Recipe
 from biosmith.pretraining.loading import Loaded
@@ -40,11 +42,18 @@ class LossSums(nn.Module):
         compute: "float32"; "mixed" (torch's autocast: matrix products in bfloat16, normalisation and residual stream
             in float32); or "bfloat16" (parameters are cast, everything runs in bfloat16, gradients come back in
             float32). The loss itself is always computed in float32.
+        fused: use the fused layer and loss of `models.fused`, which know no dropout; None does so on a CUDA device in
+            "bfloat16" where the model has no dropout.
     """
 
-    def __init__(self, model: PretrainingModel, compute: str = "float32") -> None:
+    def __init__(self, model: PretrainingModel, compute: str = "float32", fused: bool | None = None) -> None:
         super().__init__()
         self.packed, self.compute = _Packed(model), compute
+        dropout = model.config.dropout or model.config.attention_dropout
+        if fused and dropout:
+            raise UsageError("the fused layer knows no dropout")
+        on_gpu = next(model.parameters()).is_cuda
+        self.fused = bool(on_gpu and compute == "bfloat16" and not dropout) if fused is None else fused
 
     def forward(
         self,
@@ -58,18 +67,51 @@ class LossSums(nn.Module):
         next_sentence_labels_N: Tensor,
     ) -> Tensor:
         """See the class."""
-        logits = self._logits(
-            input_ids_T, position_ids_T, token_type_ids_T, cu_seqlens, max_seqlen, masked_positions_M
-        )
-        masked_language = F.cross_entropy(
-            logits.masked_language_MV.float(), labels_M, ignore_index=IGNORE, reduction="sum"
-        )
-        if logits.next_sentence_N2 is None:
+        packed = (input_ids_T, position_ids_T, token_type_ids_T, cu_seqlens, max_seqlen, masked_positions_M)
+        if self.fused:
+            masked_language, next_sentence_N2 = self._fused(*packed, labels_M)
+        else:
+            logits = self._logits(*packed)
+            next_sentence_N2 = logits.next_sentence_N2
+            masked_language = F.cross_entropy(
+                logits.masked_language_MV.float(), labels_M, ignore_index=IGNORE, reduction="sum"
+            )
+        if next_sentence_N2 is None:
             return torch.stack([masked_language, torch.zeros_like(masked_language)])
         next_sentence = F.cross_entropy(
-            logits.next_sentence_N2.float(), next_sentence_labels_N, ignore_index=IGNORE, reduction="sum"
+            next_sentence_N2.float(), next_sentence_labels_N, ignore_index=IGNORE, reduction="sum"
         )
         return torch.stack([masked_language, next_sentence])
+
+    def _fused(
+        self,
+        input_ids_T: Tensor,
+        position_ids_T: Tensor,
+        token_type_ids_T: Tensor,
+        cu_seqlens: Tensor,
+        max_seqlen: int,
+        masked_positions_M: Tensor,
+        labels_M: Tensor,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Sum of the masked-language losses, and next-sentence logits [N, 2]."""
+        from biosmith.models.fused import masked_language_loss, post_norm_layer
+
+        model = self.packed.model
+        encoder, head = model.encoder, model.masked_language_head
+        x_TD = encoder.embeddings(input_ids_T, position_ids_T, token_type_ids_T)
+        if self.compute == "bfloat16":
+            x_TD = x_TD.to(torch.bfloat16)
+        for layer in encoder.layers:
+            x_TD = post_norm_layer(layer, x_TD, cu_seqlens, max_seqlen)  # type: ignore[arg-type]
+        masked_MD = x_TD.index_select(0, masked_positions_M)
+        hidden_MD = _dense(head.dense, masked_MD)
+        hidden_MD = head.norm(activate(hidden_MD, head.activation).to(head.norm.weight.dtype)).to(x_TD.dtype)
+        words_VD = encoder.embeddings.words.weight
+        loss = masked_language_loss(hidden_MD, words_VD, head.bias, labels_M)
+        if model.next_sentence_head is None:
+            return loss, None
+        first_ND = x_TD.index_select(0, cu_seqlens[:-1].clamp(max=input_ids_T.shape[0] - 1))
+        return loss, model.next_sentence_logits(first_ND.to(words_VD.dtype))
 
     def _logits(self, *arguments: Any) -> PretrainingLogits:
         if self.compute == "bfloat16":
@@ -80,6 +122,11 @@ class LossSums(nn.Module):
         with torch.autocast(device, dtype=torch.bfloat16, enabled=self.compute == "mixed"):
             logits: PretrainingLogits = self.packed(*arguments)
         return logits
+
+
+def _dense(layer: nn.Linear, x: Tensor) -> Tensor:
+    """`layer` in the precision of x."""
+    return F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
 
 
 class _Packed(nn.Module):
