@@ -108,6 +108,7 @@ Special = Mapping[str, Callable[[Element, list[str]], None]]
 NOTHING_SPECIAL: Special = {}
 
 _ENTITY = etree.Entity
+_WIDE_SPACES = tuple(chr(code) for code in range(0x80, 0x3001) if chr(code).isspace())
 _WORD = re.compile(r"[^\W\d_]{4,}|\S\s+\S")
 _NUMBER = re.compile(r"[+\-−–±]?\d")
 _DECIMAL = re.compile(r"[+\-−–]?\d+[.,]\d+")
@@ -133,14 +134,15 @@ def text_of(element: Element, special: Special = NOTHING_SPECIAL) -> str:
             the parts of the text so far.
     """
     if not len(element):
-        return clean(element.text or "")
+        text = element.text
+        return clean(text) if text else ""
     parts: list[str] = []
     gather(element, parts, special)
     return clean("".join(parts))
 
 
 def clean(text: str) -> str:
-    """The text on one line, without escaped markup."""
+    """A text on one line, without escaped markup."""
     text = one_line(text)
     if "</" in text or "&" in text or ("<" in text and _ESCAPED_BREAK.search(text)):
         return unescape(text)
@@ -148,10 +150,17 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text with each run of white space of any kind as one space, and none at its ends."""
-    # Most texts have nothing to mend, and looking is cheaper than splitting.
-    if "  " in text or "\n" in text or "\t" in text or "\r" in text or not text.isascii():
+    """The text with each run of white space of any kind as one space, and none at its ends.
+
+    Control characters that XML does not allow are white space only where something else is to be mended.
+    """
+    # Most texts have nothing to mend, and looking for each kind of space is cheaper than splitting into words.
+    if "  " in text or "\n" in text or "\t" in text or "\r" in text:
         return " ".join(text.split())
+    if not text.isascii():
+        for space in _WIDE_SPACES:
+            if space in text:
+                return " ".join(text.split())
     return text.strip()
 
 

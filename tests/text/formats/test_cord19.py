@@ -62,6 +62,12 @@ def test_articles_one_after_another_are_read_and_those_of_another_form_set_aside
     assert [item["record"] for item in rejects.items] == ["B", "article 3", "C"]
 
 
+def test_lone_surrogates_and_control_characters_of_json_do_not_reach_the_text() -> None:
+    article = {**ARTICLE, "body_text": [paragraph("a\x0bb\ud800c")]}
+    text = parse(json.dumps(article))[0].passages[2].text
+    assert text.encode("utf-8").startswith(b"a b")
+
+
 @pytest.mark.parametrize("tail", ["{", '{"paper_id": "X", "body', "[" * 200_000])
 def test_broken_json_is_an_error_after_the_articles_before_it(tail: str) -> None:
     found = []

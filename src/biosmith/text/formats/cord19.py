@@ -15,6 +15,7 @@ from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
 from biosmith.text.citations import MARK, is_number_mark, remove_marks
 from biosmith.text.document import Document, Passage
+from biosmith.text.formats.mentions import replace_surrogates
 from biosmith.text.markup import clean
 
 NAME = "cord19"
@@ -61,7 +62,7 @@ def _read_article(article: Any, number: int, rejects: Rejects, file: str) -> Doc
         rejects.add(file, f"article {number}", "no paper_id")
         return None
     try:
-        title = clean(article.get("metadata", {}).get("title") or "")
+        title = _line(article.get("metadata", {}).get("title"))
         passages = [Passage("title", title)] if title else []
         for key, kind in _PARTS:
             for paragraph in article.get(key) or ():
@@ -70,7 +71,7 @@ def _read_article(article: Any, number: int, rejects: Rejects, file: str) -> Doc
                     passages.append(Passage(kind, text, label=_label(paragraph, kind)))
         for entry in (article.get("ref_entries") or {}).values():
             caption = _CAPTIONS.get(entry.get("type") or "")
-            if caption is not None and (text := clean(entry.get("text") or "")):
+            if caption is not None and (text := _line(entry.get("text"))):
                 passages.append(Passage(caption, text))
     except (AttributeError, TypeError, KeyError) as error:
         rejects.add(file, identifier, f"not the form of CORD-19: {error}")
@@ -83,7 +84,7 @@ def _read_article(article: Any, number: int, rejects: Rejects, file: str) -> Doc
 
 
 def _label(paragraph: Mapping[str, Any], kind: str) -> str:
-    label = clean(paragraph.get("section") or "")
+    label = _line(paragraph.get("section"))
     return "" if kind == "abstract" and label.lower() == "abstract" else label
 
 
@@ -93,4 +94,8 @@ def _paragraph(paragraph: Mapping[str, Any]) -> str:
         start, end = span["start"], span["end"]
         if 0 <= start < end <= len(text) and is_number_mark(text[start:end].strip().rstrip(".")):
             text = text[:start] + MARK + text[end:]
-    return remove_marks(clean(text))
+    return remove_marks(_line(text))
+
+
+def _line(text: str | None) -> str:
+    return clean(" ".join(replace_surrogates(text or "").split()))

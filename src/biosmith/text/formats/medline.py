@@ -222,21 +222,17 @@ def title_passages(text: str) -> list[Passage]:
 
 
 def _sections(abstract: Element, kind: str, infons: dict[str, str] | None = None) -> list[Passage]:
-    """The sections of an abstract that have text, at their offsets within the abstract."""
+    """The sections of an abstract that have text."""
     passages = []
     for section in abstract.iterchildren("AbstractText"):
         text = text_of(section)
         if not text:
             continue
-        label, about = "", infons or {}
-        if section.attrib:
-            label = " ".join(section.get("Label", "").split())
-            category = section.get("NlmCategory", "")
-            if label.upper() == "UNLABELLED":
-                label = ""
-            if category and category not in ("UNASSIGNED", "UNLABELLED"):
-                about = {**about, "category": category}
-        passages.append(Passage(kind, text, label=label, infons=about))
+        label, category, about = section.get("Label"), section.get("NlmCategory"), dict(infons or ())
+        if category and category not in ("UNASSIGNED", "UNLABELLED"):
+            about["category"] = category
+        label = " ".join(label.split()) if label and label.upper() != "UNLABELLED" else ""
+        passages.append(Passage(kind, text, 0, label, about))
     return passages
 
 

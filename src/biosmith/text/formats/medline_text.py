@@ -85,14 +85,14 @@ def _read_record(
         return
     fields: Fields = {}
     values: list[str] = []
-    for number, line in enumerate(text.splitlines(), begun):
+    for number, line in enumerate(text.split("\n"), begun):
         if line[4:5] == "-" and line[:1].isupper():
             values = fields.setdefault(line[:4].strip(), [])
             values.append(line[5:].strip())
         elif line[:1].isspace() and values:
             values[-1] += f" {line.strip()}"
         elif line.strip():
-            rejects.add(file, f"line {number}", "line without a tag", line)
+            rejects.add(file, f"line {number}", "line without a tag", line.strip())
     yield _document({tag: [clean(value) for value in values] for tag, values in fields.items()}, mesh)
 
 
