@@ -1,0 +1,22 @@
+"""Agreement of numbers: what BIOSSES is scored by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float:
+    """Pearson's correlation; 0 where one side does not vary, for then it is not defined and nothing was told apart.
+
+    Raises:
+        ValueError: fewer than two pairs, or not as many on both sides.
+    """
+    if len(gold) != len(predicted) or len(gold) < 2:
+        raise ValueError(
+            f"two numbers or more on both sides are needed, not {len(gold)} and {len(predicted)}"
+        )
+    gold_mean, predicted_mean = math.fsum(gold) / len(gold), math.fsum(predicted) / len(gold)
+    pairs = [(g - gold_mean, p - predicted_mean) for g, p in zip(gold, predicted, strict=True)]
+    spread = math.sqrt(math.fsum(g * g for g, _ in pairs) * math.fsum(p * p for _, p in pairs))
+    return math.fsum(g * p for g, p in pairs) / spread if spread else 0.0
