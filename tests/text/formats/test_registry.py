@@ -6,10 +6,14 @@ import gzip
 import inspect
 import io
 import logging
+import lzma
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import biosmith
 from biosmith.errors import BadInput, UsageError
@@ -150,8 +154,51 @@ def test_every_format_keeps_to_the_form_of_the_table(name: str) -> None:
     module = formats.load_format(name)
     assert name == module.NAME
     assert module.__doc__
-    assert all(
-        s == s.lower() and not s.endswith((".gz", ".xz")) for s in module.SUFFIXES
-    )
+    assert all(s == s.lower() and not s.endswith((".gz", ".xz")) for s in module.SUFFIXES)
     assert list(inspect.signature(module.read).parameters)[:3] == ["stream", "rejects", "file"]
     assert hasattr(module, "looks_like") or module.SUFFIXES
+
+
+def make_samples() -> dict[str, bytes]:
+    """A file of each kind that is read here, as bytes."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        member = tarfile.TarInfo("a.nxml")
+        member.size = len(JATS)
+        archive.addfile(member, io.BytesIO(JATS.encode()))
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("a.nxml", JATS)
+    return {
+        "a.xml": MEDLINE.encode(),
+        "a.xml.gz": gzip.compress(MEDLINE.encode()),
+        "a.xml.xz": lzma.compress(MEDLINE.encode()),
+        "utf16.xml": ('<?xml version="1.0" encoding="utf-16"?>' + MEDLINE).encode("utf-16"),
+        "a.nxml": JATS.encode(),
+        "a.tar.gz": buffer.getvalue(),
+        "a.zip": zipped.getvalue(),
+        "a.nbib": b"PMID- 1\nTI  - One.\n",
+        "a.json": b'{"paper_id": "x", "metadata": {"title": "T"}, "body_text": [{"text": "Words."}]}',
+    }
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_a_damaged_file_gives_documents_rejects_or_bad_input_and_nothing_else(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    samples = make_samples()
+    name = data.draw(st.sampled_from(sorted(samples)))
+    content = bytearray(samples[name])
+    for _ in range(data.draw(st.integers(0, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    del content[data.draw(st.integers(0, len(content))) :]
+    path = tmp_path / name
+    path.write_bytes(bytes(content))
+    rejects = Rejects()
+    try:
+        documents = list(biosmith.read(path, rejects=rejects))
+    except BadInput as error:
+        assert str(path) in str(error)
+    else:
+        assert documents or rejects.count
