@@ -171,8 +171,8 @@ def shown(value: object) -> str:
 
 
 def vocabulary_size(words: int) -> int:
-    """Pieces that a corpus of so many words can fill: 4,000 for the sample, 30,000 for millions of words."""
-    return min(30_000, max(1_000, round(words / 10 / 1000) * 1000))
+    """Pieces for a corpus of so many words: 2,000 for the sample, 30,000 from 600,000 words on."""
+    return min(30_000, max(1_000, round(words / 20 / 500) * 500))
 
 
 def general_model() -> Path | None:
