@@ -262,12 +262,19 @@ def _zip_members(archive: zipfile.ZipFile, name: str, companions: Companions) ->
                 for ending in ("", *COMPRESSED):
                     if split is not None and split[0] + suffix + ending in known:
                         return stack.enter_context(
-                            _open_decompressed(archive.open(split[0] + suffix + ending))[0]
+                            _open_decompressed(_open_member(archive, split[0] + suffix + ending))[0]
                         )
                 return None
 
-            stream, head = _open_decompressed(stack.enter_context(archive.open(member)))
+            stream, head = _open_decompressed(stack.enter_context(_open_member(archive, member)))
             yield Entry(f"{name}/{member}", stream, head, beside)
+
+
+def _open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    try:
+        return archive.open(name)
+    except (RuntimeError, NotImplementedError) as error:  # a password, or a compression that is not supported
+        raise zipfile.BadZipFile(f"{name}: {error}") from error
 
 
 def _tar_members(path: Path, name: str, companions: Companions) -> Iterator[Entry]:

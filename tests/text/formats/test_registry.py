@@ -159,6 +159,20 @@ def test_every_format_keeps_to_the_form_of_the_table(name: str) -> None:
     assert hasattr(module, "looks_like") or module.SUFFIXES
 
 
+def test_a_zip_archive_with_a_password_is_bad_input(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a.xml", MEDLINE)
+    data = bytearray((tmp_path / "x.zip").read_bytes())
+    for header, flags in (
+        (b"PK\3\4", 6),
+        (b"PK\1\2", 8),
+    ):  # bit 0 of the flags says that the member is encrypted
+        data[data.find(header) + flags] |= 1
+    (tmp_path / "x.zip").write_bytes(bytes(data))
+    with pytest.raises(BadInput, match=r"damaged archive: .*encrypted"):
+        ids(tmp_path / "x.zip", Rejects())
+
+
 def make_samples() -> dict[str, bytes]:
     """A file of each kind that is read here, as bytes."""
     buffer = io.BytesIO()

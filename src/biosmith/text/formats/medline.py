@@ -15,7 +15,7 @@ A citation becomes one `Document` whose id is the PMID.
 - Several versions of a PMID, and the same PMID in several files, are several documents: whoever collects them keeps
   the one with the highest version and then the latest revision. DeleteCitation and DeleteDocument are read with
   `deletions=True` only: a document without text whose infon "deleted" is "true".
-- Authors, affiliations, references, grants and chemicals are not read.
+- Authors, affiliations, copyright lines, references, grants and chemicals are not read.
 - A citation with neither title nor abstract is a document without passages; one without an Article element or
   without a PMID is set aside.
 """
