@@ -1,0 +1,234 @@
+"""Vocabularies on disk: any tokenizer folder in, a folder that `transformers.AutoTokenizer` loads out.
+
+A vocabulary's digest is the SHA-256 over its ordered pieces, its merges or scores, and its normaliser and
+pre-tokeniser: two folders with one digest cut every text alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer, models
+
+from biosmith.artefact import digest_value, write_by_rename, write_json
+from biosmith.errors import BadInput, UsageError
+from biosmith.tokens.schemes import Scheme
+from biosmith.tokens.store import VocabularyMark
+from biosmith.tokens.training import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK, dress
+
+TOKENIZER, SETTINGS, PIECES = "tokenizer.json", "tokenizer_config.json", "vocab.txt"
+_ROLES = {
+    "pad": ("[PAD]", "<pad>"),
+    "unk": ("[UNK]", "<unk>"),
+    "cls": ("[CLS]", "<s>", "<cls>"),
+    "sep": ("[SEP]", "</s>", "<sep>"),
+    "mask": ("[MASK]", "<mask>"),
+}
+_KINDS = {"WordPiece": "wordpiece", "Unigram": "sentencepiece", "BPE": "bpe", "WordLevel": "wordlevel"}
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A vocabulary ready for use.
+
+    Attributes:
+        name: where it came from, as the user named it.
+        tokenizer: of the tokenizers library; never pads, cuts, or takes text such as "[MASK]" for a special token.
+        mark: size, digest, case and special tokens.
+        pieces: all pieces by id.
+    """
+
+    name: str
+    tokenizer: Tokenizer
+    mark: VocabularyMark
+    pieces: tuple[str, ...]
+
+
+def load_vocabulary(path: Path | str) -> Vocabulary:
+    """Load a vocabulary from a folder, a `tokenizer.json` or a BERT `vocab.txt`.
+
+    A folder may hold any tokenizer that transformers loads; it is never looked for on the network.
+
+    Raises:
+        UsageError: there is no tokenizer.
+        BadInput: the files cannot be read, or contradict each other about case.
+    """
+    path = Path(path)
+    if path.is_file():
+        tokenizer = _from_pieces(path, None) if path.suffix == ".txt" else _from_file(path)
+    elif (path / TOKENIZER).is_file():
+        tokenizer = _from_file(path / TOKENIZER)
+        _check_case(path, tokenizer)
+    elif (path / PIECES).is_file():
+        tokenizer = _from_pieces(path / PIECES, _settings(path).get("do_lower_case", True))
+    elif path.is_dir():
+        tokenizer = _from_transformers(path)
+    else:
+        raise UsageError(f"{path} does not exist; expected a vocabulary folder, a {TOKENIZER} or a {PIECES}")
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    tokenizer.encode_special_tokens = True
+    return Vocabulary(str(path), tokenizer, mark_of(tokenizer), _ordered_pieces(tokenizer))
+
+
+def mark_of(tokenizer: Tokenizer) -> VocabularyMark:
+    """Size, digest, case and special tokens of a tokenizer."""
+    pieces = _ordered_pieces(tokenizer)
+    state = json.loads(tokenizer.to_str())
+    model = state["model"]
+    identity = {
+        "pieces": pieces,
+        "model": model["type"],
+        "merges": model.get("merges"),
+        "scores": [score for _, score in model["vocab"]] if model["type"] == "Unigram" else None,
+        "normalizer": _resolve_accents(state["normalizer"]),
+        "pre_tokenizer": state["pre_tokenizer"],
+    }
+    ids = {piece: number for number, piece in enumerate(pieces)}
+    roles = {role: next((ids[n] for n in names if n in ids), None) for role, names in _ROLES.items()}
+    return VocabularyMark(
+        size=len(pieces),
+        digest=digest_value(identity),
+        cased=not lowers_case(tokenizer),
+        special_tokens={role: number for role, number in roles.items() if number is not None},
+        kind=_KINDS.get(model["type"], model["type"].lower()),
+    )
+
+
+def lowers_case(tokenizer: Tokenizer) -> bool:
+    """Whether the normaliser drops capital letters, found by trying."""
+    return tokenizer.normalizer is not None and "a" in tokenizer.normalizer.normalize_str("A")
+
+
+def save_vocabulary(
+    folder: Path, tokenizer: Tokenizer, scheme: Scheme, *, max_length: int = 512
+) -> VocabularyMark:
+    """Write a folder that `transformers.AutoTokenizer` loads; every file states the same flags.
+
+    `vocab.txt` lists the pieces by id for all kinds.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with write_by_rename(folder / TOKENIZER) as temporary:
+        tokenizer.save(str(temporary))
+    with write_by_rename(folder / PIECES) as temporary:
+        temporary.write_text("".join(f"{piece}\n" for piece in _ordered_pieces(tokenizer)), encoding="utf-8")
+    tokens = {"pad_token": PAD, "unk_token": UNK, "cls_token": CLS, "sep_token": SEP, "mask_token": MASK}
+    settings: dict[str, Any] = {
+        **tokens,
+        "model_max_length": max_length,
+        "clean_up_tokenization_spaces": False,
+        "added_tokens_decoder": {
+            str(number): _plain_token(token) for number, token in enumerate(SPECIAL_TOKENS)
+        },
+        # The flags are stated for every kind, for people; transformers acts on them for WordPiece only.
+        "do_lower_case": not scheme.cased,
+        "strip_accents": scheme.strip_accents,
+        "tokenize_chinese_chars": scheme.chinese,
+        "tokenizer_class": "BertTokenizer" if scheme.kind == "wordpiece" else "PreTrainedTokenizerFast",
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+    }
+    write_json(folder / SETTINGS, settings)
+    write_json(folder / "special_tokens_map.json", tokens)
+    return mark_of(tokenizer)
+
+
+def _plain_token(token: str) -> dict[str, Any]:
+    flags = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
+    return {"content": token, **flags}
+
+
+def _ordered_pieces(tokenizer: Tokenizer) -> tuple[str, ...]:
+    vocabulary: Mapping[str, int] = tokenizer.get_vocab(with_added_tokens=True)
+    size = max(vocabulary.values(), default=-1) + 1
+    pieces = [""] * size  # ids that name no piece stay empty
+    for piece, number in vocabulary.items():
+        pieces[number] = piece
+    return tuple(pieces)
+
+
+def _resolve_accents(normalizer: Any) -> Any:
+    """BERT's `strip_accents: null` means "as `lowercase` says": both spellings are one normaliser."""
+    if isinstance(normalizer, Mapping) and normalizer.get("type") == "BertNormalizer":
+        strip = normalizer.get("strip_accents")
+        return {**normalizer, "strip_accents": normalizer["lowercase"] if strip is None else strip}
+    return normalizer
+
+
+def _from_file(path: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises bare Exception
+        raise BadInput(path, f"is not a tokenizer file: {error}") from error
+
+
+def _from_pieces(path: Path, lower_case: bool | None) -> Tokenizer:
+    """A BERT tokenizer from its list of pieces; the case is read off the pieces where nothing else states it."""
+    try:
+        pieces = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise BadInput(path, f"is not a list of pieces in UTF-8: {error}") from error
+    if pieces and not pieces[-1]:
+        pieces.pop()
+    ids = {piece.rstrip("\r"): number for number, piece in enumerate(pieces)}
+    missing = [token for token in SPECIAL_TOKENS if token not in ids]
+    if missing:
+        raise BadInput(path, f"is not the vocab.txt of a BERT tokenizer: it has no {', '.join(missing)}")
+    cased = _has_capitals(ids) if lower_case is None else not lower_case
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token=UNK))
+    dress(tokenizer, Scheme("wordpiece", cased=cased))
+    return tokenizer
+
+
+def _from_transformers(folder: Path) -> Tokenizer:
+    from transformers import AutoTokenizer
+
+    try:
+        loaded = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        return Tokenizer.from_str(loaded.backend_tokenizer.to_str())
+    except Exception as error:  # transformers raises whatever the folder made it stumble over
+        first = str(error).split("\n", 1)[0]
+        raise UsageError(
+            f"{folder} holds no tokenizer that can be used ({first}); expected {TOKENIZER} or {PIECES}"
+        ) from error
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    path = folder / SETTINGS
+    if not path.is_file():
+        return {}
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(path, f"is not JSON: {error}") from error
+    return settings if isinstance(settings, dict) else {}
+
+
+def _check_case(folder: Path, tokenizer: Tokenizer) -> None:
+    """transformers lets the settings overrule the tokenizer file of a BERT tokenizer; text must not be cut two ways."""
+    settings = _settings(folder)
+    lowers = lowers_case(tokenizer)
+    if str(settings.get("tokenizer_class", "")).startswith("BertTokenizer"):
+        stated = settings.get("do_lower_case", True)
+        if stated != lowers:
+            raise BadInput(
+                folder / SETTINGS,
+                f"contradicts {TOKENIZER}, which {'lower-cases' if lowers else 'keeps case'}; set one as the other",
+                record="do_lower_case",
+                value=stated,
+                valid=[lowers],
+            )
+    if lowers and _has_capitals(tokenizer.get_vocab()):
+        raise BadInput(
+            folder / TOKENIZER,
+            "lower-cases text, but its pieces have capital letters, which it could never use",
+        )
+
+
+def _has_capitals(pieces: Mapping[str, int]) -> bool:
+    """Whether one piece in a hundred has a capital letter (special tokens, in brackets, do not count)."""
+    words = [piece for piece in pieces if not piece.startswith(("[", "<"))]
+    return sum(piece != piece.lower() for piece in words) > len(words) / 100
