@@ -1,0 +1,162 @@
+"""What a dataset is: where its files lie, what is in them, how they are scored, and what the paper counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from biosmith.artefact import digest_file, digest_value
+from biosmith.errors import BadInput, UsageError
+from biosmith.rejects import Rejects
+from biosmith.text import files
+
+SPLITS = ("train", "dev", "test")
+PROTOCOL = 1  # version of the scorers; part of every fingerprint
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What the paper says of a split.
+
+    Attributes:
+        count: the number it gives, of what the dataset's `counted` names.
+        difference: why the public files differ from it, if they are known to.
+    """
+
+    count: int | None
+    difference: str = ""
+
+
+@dataclass(frozen=True)
+class About:
+    """What everyone should know of a dataset.
+
+    Attributes:
+        name: what it is called here.
+        task: ner, pico, relations, similarity, documents or answers.
+        metric: what decides its score; the name of a value that `score` returns.
+        counted: what the paper counts: "instances", "mentions" or "words".
+        folders: where it may lie below the data folder, best first; names are compared without case.
+        citation, licence, source: the paper, the terms, and where to get the files.
+        paper: split -> what the paper says.
+        seeds: runs that the paper averages: five, ten for the smallest sets.
+    """
+
+    name: str
+    task: str
+    metric: str
+    counted: str
+    folders: tuple[str, ...]
+    citation: str
+    licence: str
+    source: str
+    paper: Mapping[str, Paper] = field(default_factory=dict)
+    seeds: int = 5
+
+
+class Dataset(Protocol):
+    """One dataset; each lies in a file of its own in `bench/datasets`."""
+
+    about: About
+
+    def find(self, data: Path) -> dict[str, list[Path]]:
+        """The files of each split that is there; the folder of the dataset itself may be given too."""
+
+    def load(self, data: Path, split: str, rejects: Rejects | None = None) -> Sequence[Any]:
+        """The instances of a split, in file order; bad records raise, or go to `rejects` if given.
+
+        Raises:
+            UsageError: the dataset or the split is not there; says where to get it.
+            BadInput: the first bad record.
+        """
+
+    def count(self, instances: Sequence[Any]) -> dict[str, int]:
+        """`instances`, and what else is counted of them: mentions, words or positives."""
+
+    def names(self, instances: Sequence[Any]) -> list[str]:
+        """The id of each line that predictions have."""
+
+    def score(self, instances: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Any]:
+        """`metric`, `value` and what belongs to them, of one prediction an instance.
+
+        Raises:
+            Mistake: a prediction is not of the right kind.
+        """
+
+
+class Mistake(ValueError):
+    """A prediction that cannot be scored; `index` is which one."""
+
+    def __init__(self, index: int, reason: str, value: Any) -> None:
+        super().__init__(reason)
+        self.index, self.reason, self.value = index, reason, value
+
+
+def find_folder(about: About, data: Path, has: Sequence[str]) -> Path:
+    """The folder of a dataset below `data`, or `data` itself if it holds one of the files `has` names (stems).
+
+    Raises:
+        UsageError: it is not there; says what is needed and where to get it.
+    """
+    if not data.is_dir():
+        raise UsageError(f"{data} does not exist" if not data.exists() else f"{data} is not a folder")
+    for name in about.folders:
+        folder = _descend(data, Path(name).parts)
+        if folder is not None and _holds(folder, has):
+            return folder
+    if _holds(data, has):
+        return data
+    raise UsageError(
+        f"{about.name} is not in {data}; expected {' or '.join(about.folders)} with {', '.join(has)}. {about.source}"
+    )
+
+
+def _descend(folder: Path, parts: Sequence[str]) -> Path | None:
+    for part in parts:
+        alike = [p for p in sorted(folder.iterdir()) if p.is_dir() and p.name.lower() == part.lower()]
+        if not alike:
+            return None
+        folder = alike[0]
+    return folder
+
+
+def _holds(folder: Path, names: Sequence[str]) -> bool:
+    return any(find_file(folder, name) is not None for name in names)
+
+
+def find_file(folder: Path, name: str) -> Path | None:
+    """A file by its name without regard to compression; None if it is not there."""
+    for path in (folder / name, *(folder / (name + c) for c in files.COMPRESSED)):
+        if path.is_file():
+            return path
+    return None
+
+
+def missing_split(about: About, split: str, found: Mapping[str, Any]) -> UsageError:
+    """The error for a split that is not there."""
+    there = ", ".join(found) or "none"
+    return UsageError(f"{about.name} has no {split} split here (found: {there}). {about.source}")
+
+
+def no_instances(about: About, paths: Sequence[Path]) -> BadInput:
+    """The error for a split without an instance."""
+    return BadInput(", ".join(map(str, paths)), f"holds no instance of {about.name}")
+
+
+def fingerprint(dataset: Dataset, data: Path, split: str, **protocol: Any) -> dict[str, Any]:
+    """What a score rests on: files by digest, metric and version, and whatever else was chosen.
+
+    `fingerprint` is a digest over all of it; two scores with the same one were made under the same protocol.
+    """
+    paths = dataset.find(data)[split]
+    about = {
+        "dataset": dataset.about.name,
+        "split": split,
+        "metric": dataset.about.metric,
+        "scorer": PROTOCOL,
+        "files": {path.name: digest_file(path) for path in paths},
+        **protocol,
+    }
+    return {**about, "fingerprint": digest_value(about)[:16]}

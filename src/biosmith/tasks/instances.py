@@ -1,0 +1,86 @@
+"""Instances of tasks over whole texts: a text or a pair of texts, and what is right for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from biosmith.errors import BadInput
+from biosmith.rejects import Rejects
+from biosmith.text import files
+
+Label = str | float | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance of a split.
+
+    Attributes:
+        id: its name in the file.
+        text, pair: the text, and the second one for pairs and questions ("" otherwise).
+        label: a class, a number, or the classes of a text that may have several.
+        group: what it is scored with: the abstract of a sentence; "" where each instance is scored alone.
+        file, line: where it stands.
+    """
+
+    id: str
+    text: str
+    label: Label
+    pair: str = ""
+    group: str = ""
+    file: str = ""
+    line: int | str = 0
+
+
+class BadRow(ValueError):
+    """A row that is no instance; the message says what is wrong with it."""
+
+
+def read_table(
+    path: Path,
+    columns: Sequence[str],
+    make: Callable[[dict[str, str]], Instance],
+    rejects: Rejects,
+    *,
+    header: bool,
+) -> Iterator[Instance]:
+    """The rows of a tab-separated table as instances. Quotes are literal; rows end at line feeds only.
+
+    Args:
+        path: plain, .gz or .xz.
+        columns: names of the columns, in their order.
+        make: an instance from the cells of a row by name; raises `BadRow` where they do not make one.
+        rejects: collects bad rows, with their line.
+        header: whether the first line names the columns.
+
+    Raises:
+        BadInput: the header is another one, the file is damaged or not UTF-8; a bad row where `rejects` is strict.
+    """
+    with files.open_decompressed(path) as stream:
+        number = 0
+        try:
+            for number, raw in enumerate(stream, start=1):
+                row = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                cells = row.split("\t")
+                if header and number == 1:
+                    if cells != list(columns):
+                        raise BadInput(path, "has another header", record="line 1", value=row, valid=columns)
+                    continue
+                if not row:
+                    continue
+                if len(cells) != len(columns):
+                    reason = f"has {len(cells)} columns, not {len(columns)} ({', '.join(columns)})"
+                    rejects.add(path, f"line {number}", reason, row)
+                    continue
+                try:
+                    made = make(dict(zip(columns, cells, strict=True)))
+                except BadRow as error:
+                    rejects.add(path, f"line {number}", str(error), row)
+                    continue
+                yield Instance(made.id, made.text, made.label, made.pair, made.group, str(path), number)
+        except UnicodeDecodeError as error:
+            raise BadInput(path, f"is not UTF-8: {error.reason}", record=f"line {number}") from error
+        except files.BROKEN as error:
+            raise BadInput(path, f"is damaged: {error}", record=f"after line {number}") from error

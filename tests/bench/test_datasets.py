@@ -1,0 +1,271 @@
+"""Datasets: what is in their files, what is wrong with them, and scores of anybody's predictions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biosmith.bench.datasets import DATASETS, find_dataset
+from biosmith.bench.listing import check_dataset, list_splits
+from biosmith.bench.scoring import score_predictions
+from biosmith.bench.suites import find_suite
+from biosmith.cli import main
+from biosmith.errors import BadInput, UsageError
+
+
+def write(path: Path, *rows: Sequence[object]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def predict(path: Path, predictions: Sequence[Any], ids: Sequence[object] | None = None) -> Path:
+    names = range(len(predictions)) if ids is None else ids
+    lines = [json.dumps({"id": id, "prediction": p}) for id, p in zip(names, predictions, strict=True)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+# What the public files are known to differ in from the paper (SOURCES-*.md of the data).
+DIFFERENT = {("BC5-disease", "dev"), ("EBM-PICO", "train"), ("EBM-PICO", "dev")}
+DIFFERENT |= {("BioASQ", split) for split in ("train", "dev", "test")}
+
+
+def test_every_split_at_hand_counts_what_the_paper_counts(shared_data: Path) -> None:
+    rows = list_splits(find_suite("blurb").datasets, shared_data / "benchmarks")
+    assert len(rows) == 13 * 3
+    assert {(r["dataset"], r["split"]) for r in rows if not r["matches"]} == DIFFERENT
+    by_split = {(r["dataset"], r["split"]): r for r in rows}
+    assert all(by_split[key]["note"] for key in DIFFERENT)
+    assert by_split["BC5-disease", "dev"]["mentions"] == 4246
+    assert by_split["EBM-PICO", "dev"]["words"] == 87308
+    # Text of BioASQ may not be shipped: only the ids are there, as many as the paper counts.
+    assert [by_split["BioASQ", s]["listed"] for s in ("train", "dev", "test")] == [670, 75, 140]
+    # Label counts of SOURCES-sequence.md.
+    assert by_split["ChemProt", "test"]["positives"] == 15745 - 12315
+    assert by_split["DDI", "test"]["positives"] == 979
+    assert by_split["GAD", "train"]["positives"] == 2227
+    assert by_split["HoC", "test"]["sentences"] == 3547
+    assert by_split["HoC", "test"]["positives"] == 62 + 14 + 19 + 24 + 53 + 65 + 23 + 79 + 105 + 40
+
+
+@pytest.mark.parametrize("name", [name for name in DATASETS if name != "BioASQ"])
+def test_gold_as_prediction_scores_one(shared_data: Path, tmp_path: Path, name: str) -> None:
+    dataset = find_dataset(name)
+    instances = dataset.load(shared_data / "benchmarks", "test")
+    gold = [
+        list(i.tags) if hasattr(i, "tags") else list(i.label) if isinstance(i.label, tuple) else i.label
+        for i in instances
+    ]
+    file = predict(tmp_path / "p.jsonl", gold, dataset.names(instances))
+    scores = score_predictions(dataset, shared_data / "benchmarks", file)
+    assert scores["value"] == pytest.approx(1.0)
+    assert scores["instances"] == len(instances)
+    assert len(scores["protocol"]["fingerprint"]) == 16
+
+
+def chemprot(folder: Path) -> Path:
+    labels = ["false", "false", "false", "CPR:3", "CPR:4"]
+    for split in ("train", "dev", "test"):
+        rows = [(f"{split}{i}.T1.T2", f"@CHEMICAL$ and @GENE$ {i}", x) for i, x in enumerate(labels)]
+        write(folder / "chemprot" / "blurb" / f"{split}.tsv", *rows)
+    return folder
+
+
+def test_chemprot_never_rewards_the_negative_class(tmp_path: Path) -> None:
+    # Gold: three negatives, CPR:3, CPR:4. All called negative: 3 of 5 labels are right, yet nothing is found.
+    data = chemprot(tmp_path / "data")
+    nothing = score_predictions(find_dataset("chemprot"), data, predict(tmp_path / "a", ["false"] * 5))
+    assert (nothing["value"], nothing["precision"], nothing["recall"]) == (0.0, 0.0, 0.0)
+    # One of two relations found, one negative called a relation: precision 1/2, recall 1/2.
+    half = predict(tmp_path / "b", ["CPR:9", "false", "false", "CPR:3", "false"])
+    assert score_predictions(find_dataset("chemprot"), data, half)["f1"] == 0.5
+
+
+def test_ddi_is_micro_f1_over_four_types(tmp_path: Path) -> None:
+    # Found: effect, effect of 3 relations; int taken for advise is wrong and missed: precision 2/3, recall 2/3. The
+    # macro average over types would be (1 + 0 + 0 + 0) / 4.
+    labels = ["DDI-effect", "DDI-effect", "DDI-int", "DDI-false"]
+    data = tmp_path / "ddi"
+    write(data / "test.tsv", *((f"d{i}", "@DRUG$ @DRUG$", x) for i, x in enumerate(labels)))
+    file = predict(tmp_path / "p", ["DDI-effect", "DDI-effect", "DDI-advise", "DDI-false"])
+    scores = score_predictions(find_dataset("DDI"), data, file)
+    assert scores["value"] == pytest.approx(2 / 3)
+
+
+def hoc_labels(*present: int) -> str:
+    return ",".join(f"{k}_{int(k in present)}" for k in range(10))
+
+
+def test_hoc_is_scored_by_abstract_over_all_abstracts(tmp_path: Path) -> None:
+    # Abstract 1 has labels 3 (both sentences) and 5 (second sentence); abstract 2 has none. Predicted: 3 in the first
+    # sentence only, 9 for abstract 2. By abstract: 1 of 2 predicted is right, 1 of 2 gold is found, so F1 is 1/2. By
+    # sentence, recall would be 1 of 3; without the unlabelled abstract precision would be 1.
+    write(
+        tmp_path / "hoc" / "test.tsv",
+        ("labels", "sentence", "index"),
+        (hoc_labels(3), "a", "1_s0"),
+        (hoc_labels(3, 5), "b", "1_s1"),
+        (hoc_labels(), "c", "2_s0"),
+    )
+    file = predict(tmp_path / "p", [["3"], [], ["9"]], ["1_s0", "1_s1", "2_s0"])
+    scores = score_predictions(find_dataset("hoc"), tmp_path, file)
+    assert (scores["precision"], scores["recall"], scores["value"]) == (0.5, 0.5, 0.5)
+    assert (scores["documents"], scores["instances"]) == (2, 3)
+
+
+def test_biosses_is_pearson_over_the_pairs_of_the_test_split(tmp_path: Path) -> None:
+    # 20 pairs with scores 0, 0.2, ... 3.8; predictions 1 - score / 4 fall exactly as they rise: r = -1.
+    rows = [(i, f"a{i}", f"b{i}", i / 5) for i in range(20)]
+    write(tmp_path / "biosses" / "test.tsv", ("pair_id", "sent1", "sent2", "score"), *rows)
+    file = predict(tmp_path / "p", [1 - i / 20 for i in range(20)])
+    scores = score_predictions(find_dataset("biosses"), tmp_path, file)
+    assert scores["value"] == pytest.approx(-1.0)
+    assert scores["pairs"] == 20
+
+
+def test_ner_predictions_are_read_both_ways(tmp_path: Path) -> None:
+    # A mention that begins with I is right for CoNLL's script and no mention for the strict reader.
+    write(tmp_path / "NCBI-disease" / "test.tsv", ("gout", "B-Disease"), ("is", "O"), ("rare", "O"))
+    file = predict(tmp_path / "p", [["I-Disease", "O", "O"]])
+    scores = score_predictions(find_dataset("ncbi_disease"), tmp_path, file)
+    assert (scores["value"], scores["strict"]["f1"]) == (1.0, 0.0)
+
+
+def test_predictions_may_come_in_another_order_if_their_ids_say_so(tmp_path: Path) -> None:
+    data = chemprot(tmp_path / "data")
+    gold = ["false", "false", "false", "CPR:3", "CPR:4"]
+    ids = [f"test{i}.T1.T2" for i in range(5)]
+    file = predict(tmp_path / "p", gold[::-1], ids[::-1])
+    assert score_predictions(find_dataset("chemprot"), data, file)["value"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("predictions", "ids", "message"),
+    [
+        (["false"] * 4, None, "has 4 predictions for 5 instances"),
+        (
+            ["false", "CPR:7", "false", "false", "false"],
+            None,
+            r"line 2: not a label; valid: false, CPR:3.*'CPR:7'",
+        ),
+        (["false"] * 5, ["test0.T1.T2", *"abcd"], r"line 2: the instance in this place is 'test1.T1.T2'"),
+    ],
+)
+def test_predictions_that_do_not_fit_are_named_by_line(
+    tmp_path: Path, predictions: list[str], ids: list[str] | None, message: str
+) -> None:
+    data = chemprot(tmp_path / "data")
+    with pytest.raises(BadInput, match=message):
+        score_predictions(find_dataset("chemprot"), data, predict(tmp_path / "p", predictions, ids))
+
+
+@pytest.mark.parametrize(
+    ("name", "prediction", "message"),
+    [
+        ("NCBI-disease", ["O"], "line 1: a list of 2 tags is expected"),
+        ("NCBI-disease", "O", "line 1: a list of 2 tags is expected"),
+        ("NCBI-disease", ["O", "Disease"], "line 1: not a tag"),
+        ("BIOSSES", "4", "line 1: a number is expected"),
+        ("HoC", ["11"], "line 1: a list of labels is expected; valid: 0, 1"),
+        ("HoC", "3", "line 1: a list of labels is expected"),
+    ],
+)
+def test_predictions_of_the_wrong_kind_are_refused(
+    tmp_path: Path, name: str, prediction: object, message: str
+) -> None:
+    write(tmp_path / "NCBI-disease" / "test.tsv", ("gout", "B-Disease"), ("is", "O"))
+    write(tmp_path / "hoc" / "test.tsv", ("labels", "sentence", "index"), (hoc_labels(3), "a", "1_s0"))
+    header = ("pair_id", "sent1", "sent2", "score")
+    write(tmp_path / "biosses" / "test.tsv", header, (1, "a", "b", 2.0), (2, "a", "b", 3.0))
+    predictions = [prediction, 1.0] if name == "BIOSSES" else [prediction]
+    with pytest.raises(BadInput, match=message):
+        score_predictions(find_dataset(name), tmp_path, predict(tmp_path / "p", predictions))
+
+
+def test_lines_that_are_no_prediction_are_named(tmp_path: Path) -> None:
+    data = chemprot(tmp_path / "data")
+    (tmp_path / "p").write_text('{"id": 1, "prediction": "false"}\n{"id": 2}\n', encoding="utf-8")
+    with pytest.raises(BadInput, match=r'line 2: an object with "id" and "prediction"'):
+        score_predictions(find_dataset("chemprot"), data, tmp_path / "p")
+
+
+def test_a_check_names_everything_that_is_wrong_by_file_and_line(tmp_path: Path) -> None:
+    folder = chemprot(tmp_path) / "chemprot" / "blurb"
+    rows = [
+        ("a.T1.T2", 'an "unbalanced quote is text', "false"),
+        ("b.T1.T2", "two columns"),
+        ("c.T1.T2", "an unknown label", "CPR:1"),
+        ("test0.T1.T2", "an id of the test split", "false"),
+    ]
+    write(folder / "train.tsv", *rows)
+    write(folder / "dev.tsv")
+    problems = check_dataset(find_dataset("chemprot"), tmp_path)
+    listed = [(Path(p["file"]).name, p["record"], p["reason"]) for p in problems.items]
+    assert ("train.tsv", "line 2", "has 2 columns, not 3 (id, sentence, label)") in listed
+    assert any(x[:2] == ("train.tsv", "line 3") and "'CPR:1' is unknown" in x[2] for x in listed)
+    assert any("dev split" in x[1] for x in listed)
+    assert any(x[0] == "test.tsv" and "is in several splits: test, train" in x[2] for x in listed)
+    assert len(listed) == 4
+
+
+def test_the_files_at_hand_have_nothing_wrong_but_what_is_known(shared_data: Path) -> None:
+    for name in ("ChemProt", "HoC", "BIOSSES", "PubMedQA", "s800"):
+        if name in DATASETS:
+            assert check_dataset(find_dataset(name), shared_data / "benchmarks").items == []
+
+
+def test_bioasq_is_read_from_the_users_own_copy(tmp_path: Path) -> None:
+    folder = tmp_path / "bioasq"
+    write(folder / "indexing" / "test_id.tsv", ["q2,q1,q9"])
+    questions = [
+        {"id": "q1", "body": "Is it?", "type": "yesno", "exact_answer": "Yes", "snippets": [{"text": "A."}]},
+        {
+            "id": "q2",
+            "body": "Does it?",
+            "exact_answer": ["no"],
+            "snippets": [{"text": "B."}, {"text": "C."}],
+        },
+    ]
+    dataset = find_dataset("BioASQ")
+    with pytest.raises(UsageError, match="Register at bioasq"):
+        dataset.load(tmp_path, "test")
+    (folder / "7B1_golden.json").write_text(json.dumps({"questions": questions}), encoding="utf-8")
+    with pytest.raises(BadInput, match="question q9: is in none of the question files"):
+        dataset.load(tmp_path, "test")
+    write(folder / "indexing" / "test_id.tsv", ["q2,q1"])
+    assert [(i.id, i.text, i.pair, i.label) for i in dataset.load(tmp_path, "test")] == [
+        ("q2", "Does it?", "B. C.", "no"),
+        ("q1", "Is it?", "A.", "yes"),
+    ]
+
+
+def test_missing_datasets_say_where_to_get_them(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"ChemProt is not in .*expected chemprot/blurb.*BioCreative"):
+        find_dataset("chemprot").load(tmp_path, "test")
+    with pytest.raises(UsageError, match="dataset 'xyz' is unknown; valid: BC5-chem"):
+        find_dataset("xyz")
+    with pytest.raises(UsageError, match="suite 'glue' is unknown; valid: blurb"):
+        find_suite("glue")
+
+
+def test_the_commands_print_their_contract(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = chemprot(tmp_path / "data")
+    assert main(["data", "ls", "--suite", "blurb", "--data", str(data), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 39
+    row = next(r for r in rows if (r["dataset"], r["split"]) == ("ChemProt", "test"))
+    assert (row["instances"], row["paper"], row["matches"]) == (5, 15745, False)
+    assert main(["data", "check", "chemprot", "--data", str(data)]) == 0
+    assert "nothing is wrong" in capsys.readouterr().out
+    file = predict(tmp_path / "p.jsonl", ["false"] * 5)
+    arguments = ["bench", "score", "chemprot", "--data", str(data), "--predictions", str(file)]
+    assert main([*arguments, "--json"]) == 0
+    scored = json.loads(capsys.readouterr().out)
+    assert {"metric", "value", "precision", "recall", "f1", "truncated", "protocol"} <= set(scored)
+    assert main(arguments) == 0
+    assert "ChemProt test: micro_f1 0.00" in capsys.readouterr().out
