@@ -86,15 +86,17 @@ class Decoder:
         infons |= jsonl.infons_of({key: item for key, item in value.items() if key not in _PLACES and item})
         infons |= _infons(value)
         exact = infons.pop(EXACT, None)
-        document = self._decode(str(value.get("id") or value.get("pmid") or ""), value, infons)
-        if exact is None:
-            return document
-        return _believe(exact, document, self.clean)
+        id = str(value.get("id") or value.get("pmid") or "")
+        if exact is not None:
+            plain = self._decode(id, value, dict(infons), Rejects())
+            if (whole := _believe(exact, plain, self.clean)) is not None:
+                return whole
+        return self._decode(id, value, infons, self.rejects)
 
-    def _decode(self, id: str, value: Json, infons: dict[str, str]) -> Document:
+    def _decode(self, id: str, value: Json, infons: dict[str, str], rejects: Rejects) -> Document:
         layout = lay_out(_list(value, "passages"), _list(value, "annotations"), self.unit)
         for reason, what in layout.errors:
-            self.rejects.add(self.file, id, reason, what)
+            rejects.add(self.file, id, reason, what)
         placed = zip(layout.values, layout.offsets, layout.texts, layout.sentences, strict=True)
         passages = [_passage(value, offset, text, spans) for value, offset, text, spans in placed]
         if len(passages) == 2 and not any(value.get("infons") for value in layout.values):
@@ -102,7 +104,7 @@ class Decoder:
                 replace(p, kind=kind) for p, kind in zip(passages, ("title", "abstract"), strict=True)
             ]
         document = Document.at_offsets(id, passages)
-        mentions, unlocated = self._mentions(document, layout)
+        mentions, unlocated = self._mentions(document, layout, rejects)
         order = _permutation(infons.get(ORDER, ""), len(mentions))
         if order is not None:
             del infons[ORDER]
@@ -112,7 +114,9 @@ class Decoder:
         relations = [_relation(relation) for relation in _relations(value)]
         return replace(document, mentions=tuple(mentions), relations=tuple(relations), infons=infons)
 
-    def _mentions(self, document: Document, layout: Layout) -> tuple[list[Mention], list[Json]]:
+    def _mentions(
+        self, document: Document, layout: Layout, rejects: Rejects
+    ) -> tuple[list[Mention], list[Json]]:
         mentions, unlocated = [], []
         for (_, annotation), fragments in zip(layout.annotations, layout.fragments, strict=True):
             if not fragments:
@@ -125,7 +129,7 @@ class Decoder:
                 document.text,
                 fragments,
                 annotation.get("text"),
-                rejects=self.rejects,
+                rejects=rejects,
                 file=self.file,
                 record=f"{document.id}, annotation {id}" if id else document.id,
                 type=type,
@@ -223,14 +227,14 @@ def _clean(infons: Mapping[str, str], clean: Callable[[str], str]) -> dict[str, 
     return {clean(key): clean(value) for key, value in infons.items()}
 
 
-def _believe(exact: str, document: Document, clean: Callable[[str], str]) -> Document:
-    """The document in `biosmith:document`, unless the file says something else by now."""
+def _believe(exact: str, document: Document, clean: Callable[[str], str]) -> Document | None:
+    """The document in `biosmith:document`, None if the file says something else by now."""
     try:
         whole = jsonl.from_json(json.loads(exact), Rejects(), "", "")
         plain = Decoder(Rejects(), "", "codepoint", clean).decode(_encode(whole, clean))
     except (ValueError, RecursionError):
-        return document
-    return whole if plain == document else document
+        return None
+    return whole if plain == document else None
 
 
 def _passage(value: Json, offset: int, text: str, sentences: str) -> Passage:

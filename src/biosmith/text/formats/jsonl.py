@@ -215,8 +215,9 @@ def _passage(value: Any) -> Passage:
     if not _is_integer(offset):
         raise NotADocument(f"a passage's offset is {shorten(offset)}, not a whole number")
     extra = {k: v for k, v in value.items() if k not in ("kind", "text", "offset", "label", "infons")}
+    kind = _string(value, "kind")
     return Passage(
-        _string(value, "kind") or "paragraph",
+        "paragraph" if kind is None else kind,
         text,
         offset,
         _string(value, "label") or "",

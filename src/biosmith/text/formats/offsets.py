@@ -202,7 +202,7 @@ class Layout:
         for index in (last, *range(len(self._texts))):
             if index >= 0 and self._start(index) <= start < self._end(index):
                 return index
-        return last if last >= 0 else None  # in a gap: counted on from the passage before it
+        return max(last, 0) if self._texts else None  # in a gap: counted on from the passage before it
 
     def matches(self) -> tuple[int, int]:
         """How many annotations are where the file says, and of how many."""

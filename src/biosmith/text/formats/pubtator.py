@@ -214,8 +214,14 @@ def _hold(document: Document) -> tuple[Document, Counter[str]]:
     spelled = {m.id: _spell_identifiers(m) for m in document.mentions if m.id}
     concepts = {id for m in document.mentions for id in m.ids}
     names = {id: concept for id, concept in spelled.items() if id not in concepts}
-    mentions = [_hold_mention(m, text, moved_from, lost) for m in document.mentions]
-    relations = [held for r in document.relations if (held := _hold_relation(r, names, lost)) is not None]
+    mentions = [
+        mention
+        for m in document.mentions
+        if (mention := _hold_mention(m, text, moved_from, lost)) is not None
+    ]
+    relations = [
+        relation for r in document.relations if (relation := _hold_relation(r, names, lost)) is not None
+    ]
     return Document(id, text, passages, tuple(mentions), tuple(relations)), lost
 
 
@@ -229,9 +235,12 @@ def _hold_passages(document: Document, lost: _Lost) -> tuple[tuple[Passage, ...]
         lost.note("tabs inside mentions", "\t" in inside)
         text = text[: mention.start] + inside.replace("\t", " ") + text[mention.end :]
     first_end = given[0].end if given else len(text)
-    cut = given[1].offset - 1 if len(given) > 1 else len(text)  # where the character between the lines stands
-    touching = cut < first_end and bool(text[cut + 1 :])
-    title, abstract = (text[:first_end], text[first_end:]) if touching else (text[:cut], text[cut + 1 :])
+    touching = len(given) > 1 and given[1].offset <= first_end and first_end < len(text)
+    if touching:
+        title, abstract = text[:first_end], text[first_end:]
+    else:  # the character between the lines stands right before the second passage
+        cut = max(first_end, given[1].offset - 1) if len(given) > 1 else len(text)
+        title, abstract = text[:cut], text[cut + 1 :]
     held = [Passage("title", title)]
     if abstract:
         held.append(Passage("abstract", abstract, len(title) + 1))
@@ -245,9 +254,12 @@ def _hold_passages(document: Document, lost: _Lost) -> tuple[tuple[Passage, ...]
     return tuple(held), first_end if touching else len(text) + 1
 
 
-def _hold_mention(mention: Mention, text: str, moved_from: int, lost: _Lost) -> Mention:
+def _hold_mention(mention: Mention, text: str, moved_from: int, lost: _Lost) -> Mention | None:
     start = mention.start + (mention.start >= moved_from)
     end = mention.end + (mention.end > moved_from)
+    if end > len(text):
+        lost.note("mentions of white space at the end", True)
+        return None
     spelled, type = _spell_identifiers(mention), _cell(mention.type).strip()
     ids = split_identifiers(spelled)
     infons = {IDENTIFIER: spelled} if spelled != join_identifiers(ids) else {}
