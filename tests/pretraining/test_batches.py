@@ -157,8 +157,8 @@ def test_budgets_too_small_for_a_sequence_are_refused(abstracts: TokenStore) -> 
 
 def test_documents_kept_for_evaluation_are_never_trained_on(make_store) -> None:  # type: ignore[no-untyped-def]
     store = make_store([50] * 100)
-    kept = hold_out(len(store), 10)
-    assert kept.sum() == 10 and np.array_equal(kept, hold_out(len(store), 10))
+    kept = hold_out(store, 10)
+    assert kept.sum() == 10 and np.array_equal(kept, hold_out(store, 10))
     maker = BatchMaker(store, replace(RULES, short_probability=0.0), ~kept)
     plan = maker.plan(0)
     used = np.concatenate([plan.locate(plan.sequences_of(i)).documents for i in range(len(plan))])

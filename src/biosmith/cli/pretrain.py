@@ -14,7 +14,7 @@ from biosmith.pretraining.config import Profile
 def pretrain(
     recipe: Annotated[str, tyro.conf.Positional],
     *,
-    tokens: Path,
+    tokens: tuple[Path, ...],
     out: Path,
     profile: Profile = "faithful",
     init: Path | None = None,
@@ -36,7 +36,7 @@ def pretrain(
 
     Args:
         recipe: one of `biosmith recipes`.
-        tokens: what `biosmith tokenize` made.
+        tokens: what `biosmith tokenize` made; several are mixed as the recipe's batch.weights say.
         out: folder of the run.
         profile: "faithful" is the paper's own arithmetic, "fast" what is known to be better today.
         init: go on from this Hugging Face folder (continued pretraining); the tokens must have its vocabulary.

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from biosmith.errors import BiosmithError, UsageError
+from biosmith.pretraining.assembling import Pieces
 from biosmith.pretraining.masking import MaskingRules, Replacements, SequenceTokens, mask_sequences
+from biosmith.pretraining.mixing import MixedStores
 from biosmith.pretraining.packing import EpochPlan, PackingRules, count_slots
 from biosmith.pretraining.pairs import make_pairs
 from biosmith.pretraining.segments import SegmentRules, snap_segments
+from biosmith.pretraining.streams import StreamPlan
+from biosmith.randomness import derive_key, random_bits
 from biosmith.tokens.store import Tokens, VocabularyMark
 
 Integers = NDArray[np.int64]
@@ -55,6 +59,7 @@ class DataRules:
         short_probability: see `SegmentRules`.
         mask_copies: number of different maskings; epoch e is masked as epoch e modulo this (Bioformer: 20 fixed
             ones). None masks every epoch anew.
+        pack: "documents" keeps every sequence within one document; for the other two see `StreamPlan`.
         highest_rate: the highest mask rate of the run, if the rate changes; sizes the masked-token budget.
     """
 
@@ -66,7 +71,17 @@ class DataRules:
     masking: MaskingRules = field(default_factory=MaskingRules)
     short_probability: float = 0.1
     mask_copies: int | None = None
+    pack: Literal["documents", "sentences", "stream"] = "documents"
     highest_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.pack not in ("documents", "sentences", "stream"):
+            raise UsageError(f"batch.pack {self.pack!r} is unknown; valid: documents, sentences, stream")
+        if self.pack != "documents" and self.next_sentence:
+            raise UsageError(
+                f"batch.pack={self.pack} runs documents together, so it has no pairs for next sentence prediction; "
+                "use batch.pack=documents, or a recipe without that objective"
+            )
 
     @property
     def specials(self) -> int:
@@ -150,9 +165,11 @@ class BatchMaker:
         self.lengths = lengths if documents is None else np.where(documents, lengths, 0).astype(np.int32)
         _check_documents(self.lengths, rules)
         group = 2 if rules.next_sentence else 1
-        self.sequence_slots = sequence_slots or count_slots(
-            self.lengths, rules.segment_rules, rules.micro_tokens, rules.specials, group
-        )
+        if sequence_slots is None and rules.pack == "documents":
+            sequence_slots = count_slots(
+                self.lengths, rules.segment_rules, rules.micro_tokens, rules.specials, group
+            )
+        self.sequence_slots = sequence_slots or rules.micro_tokens // rules.length
         self.packing = PackingRules(
             rules.micro_tokens, self.sequence_slots, rules.length, rules.specials, group
         )
@@ -162,16 +179,25 @@ class BatchMaker:
             raise UsageError(f"the vocabulary has no {', '.join(missing)} token; pretraining needs them")
         self.cls_id, self.sep_id, self.pad_id = special["cls"], special["sep"], special["pad"]
         self.replacements = Replacements.of(source.vocabulary.size, sorted(special.values()), special["mask"])
-        self._plan: EpochPlan | None = None
+        self._plan: EpochPlan | StreamPlan | None = None
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_plan": None}
 
-    def plan(self, epoch: int) -> EpochPlan:
+    def plan(self, epoch: int) -> EpochPlan | StreamPlan:
         """The plan of an epoch; the last one asked for is kept."""
         if self._plan is None or self._plan.epoch != epoch:
             rules = self.rules
-            self._plan = EpochPlan(self.lengths, rules.segment_rules, self.packing, rules.seed, epoch)
+            lengths = self.lengths
+            if isinstance(self.source, MixedStores):
+                lengths = np.where(self.source.taking_part(rules.seed, epoch), lengths, 0).astype(np.int32)
+            if rules.pack == "documents":
+                self._plan = EpochPlan(lengths, rules.segment_rules, self.packing, rules.seed, epoch)
+            else:
+                at_sentences = rules.pack == "sentences"
+                self._plan = StreamPlan(
+                    lengths, rules.micro_tokens, rules.length, at_sentences, rules.seed, epoch
+                )
         return self._plan
 
     def make(self, epoch: int, index: int, rate: float | None = None) -> Batch:
@@ -181,7 +207,7 @@ class BatchMaker:
             from dataclasses import replace
 
             masking = replace(masking, rate=rate)
-        tokens, segments, labels, dropped = self._sequences(epoch, index)
+        tokens, segments, pieces = self._sequences(epoch, index)
         mask_epoch = epoch if self.rules.mask_copies is None else epoch % self.rules.mask_copies
         masked = mask_sequences(tokens, masking, self.replacements, self.rules.seed, mask_epoch)
         slots = self.rules.masked_slots
@@ -194,7 +220,7 @@ class BatchMaker:
         targets[:count] = tokens.ids[masked.positions[:count]]
         pair_labels = np.full(len(self._slot_template()) - 1, IGNORE, dtype=np.int64)
         if self.rules.next_sentence:
-            pair_labels[: len(labels)] = labels
+            pair_labels[: len(pieces.labels)] = pieces.labels
         total = self.rules.micro_tokens
         lengths = tokens.lengths
         within = np.arange(len(tokens.ids)) - np.repeat(tokens.starts, lengths)
@@ -215,101 +241,63 @@ class BatchMaker:
                 masked=masked.masked,
                 random=masked.random,
                 kept=masked.kept,
-                random_pairs=int(labels.sum()),
-                dropped=dropped,
+                random_pairs=int(pieces.labels.sum()),
+                dropped=pieces.dropped,
                 overflow=hidden - count,
             ),
         )
 
-    def _sequences(self, epoch: int, index: int) -> tuple[SequenceTokens, NDArray[np.int32], Integers, int]:
-        """Sequences before masking, the segment of each token, pair labels, and the tokens that had to be cut off."""
-        plan, rules = self.plan(epoch), self.rules
+    def _sequences(self, epoch: int, index: int) -> tuple[SequenceTokens, NDArray[np.int32], Pieces]:
+        """Sequences before masking, the segment of each token, and what they were made of."""
+        plan = self.plan(epoch)
+        read, pieces = (
+            self._stream(plan, index) if isinstance(plan, StreamPlan) else self._documents(plan, index)
+        )
+        pieces = pieces.fitted(self.rules.micro_tokens)
+        tokens, segments = pieces.lay_out(read, self.cls_id, self.sep_id)
+        return tokens, segments, pieces
+
+    def _stream(self, plan: StreamPlan, index: int) -> tuple[Tokens, Pieces]:
+        bounds, sequence, places = plan.locate(index)
+        read = self.source.gather(bounds.documents, *bounds.with_margin())
+        return read, plan.pieces(bounds, sequence, places, read)
+
+    def _documents(self, plan: EpochPlan, index: int) -> tuple[Tokens, Pieces]:
+        rules = self.rules
         places = plan.sequences_of(index)
         bounds = plan.locate(places)
         read = self.source.gather(bounds.documents, *bounds.with_margin())
         starts, stops = snap_segments(bounds, read.offsets, read.word_starts, read.sentence_starts)
         limit = rules.segment_rules.limit
-        if rules.next_sentence:
-            documents = bounds.documents
-            if len(places) % 2:  # the last segment of an epoch may be without a partner: pair it with nothing
-                starts, stops = np.append(starts, 0), np.append(stops, 0)
-                documents, places = np.append(documents, -1), np.append(places, places[-1] + 1)
-            pairs = make_pairs(
-                starts,
-                stops,
-                documents,
-                places,
-                read.word_starts,
-                read.sentence_starts,
-                limit,
-                rules.random_probability,
-                rules.seed,
-                epoch,
-            )
-            first, second = (pairs.first_start, pairs.first_stop), (pairs.second_start, pairs.second_stop)
-            labels, dropped = pairs.labels, pairs.dropped
-        else:
+        if not rules.next_sentence:
             fitted = np.minimum(stops, starts + limit)
-            first, second = (starts, fitted), (fitted, fitted)
-            labels, dropped = np.zeros(len(starts), dtype=np.int64), int((stops - fitted).sum())
-        lengths_one, lengths_two = first[1] - first[0], second[1] - second[0]
-        keep = lengths_one + lengths_two > 0
-        parts = Parts(first[0][keep], lengths_one[keep], second[0][keep], lengths_two[keep])
-        parts, overfull = self._fit_budget(parts)
-        kept = len(parts.first_lengths)
-        tokens, segments = self._lay_out(read, parts, places[keep][:kept])
-        return tokens, segments, labels[keep][:kept], dropped + overfull
-
-    def _fit_budget(self, parts: Parts) -> tuple[Parts, int]:
-        """Shorten the last sequences in the rare case that moved cuts made the batch longer than its budget."""
-        specials = self.rules.specials
-        ends = np.cumsum(parts.first_lengths + parts.second_lengths + specials)
-        excess = int(ends[-1]) - self.rules.micro_tokens if len(ends) else 0
-        if excess <= 0:
-            return parts, 0
-        before = int((parts.first_lengths + parts.second_lengths).sum())
-        first, second = parts.first_lengths.copy(), parts.second_lengths.copy()
-        floor = 1 if self.rules.next_sentence else 0
-        count = len(ends)
-        while excess > 0:  # a step a sequence, and nearly always only one
-            count_last = count - 1
-            spare = max(int(second[count_last]) - floor, 0)
-            cut = min(excess, spare)
-            second[count_last] -= cut
-            excess -= cut
-            cut = min(excess, max(int(first[count_last]) - 1, 0))
-            first[count_last] -= cut
-            excess -= cut
-            if excess > 0:  # the whole sequence has to go
-                excess -= int(first[count_last] + second[count_last]) + specials
-                count -= 1
-        after = int(first[:count].sum() + second[:count].sum())
-        fitted = Parts(parts.first[:count], first[:count], parts.second[:count], second[:count])
-        return fitted, before - after
-
-    def _lay_out(
-        self, read: Tokens, parts: Parts, places: Integers
-    ) -> tuple[SequenceTokens, NDArray[np.int32]]:
-        """[CLS] A [SEP] (B [SEP]) of each sequence, end to end, by one index over the tokens read."""
-        total_read = len(read.ids)
-        ids = np.append(read.ids, np.array([self.cls_id, self.sep_id], dtype=np.int32))
-        words = np.append(read.word_starts, [True, True])
-        count = len(places)
-        pieces = 5 if self.rules.next_sentence else 3
-        begin = np.full((count, pieces), total_read + 1, dtype=np.int64)
-        size = np.ones((count, pieces), dtype=np.int64)
-        begin[:, 0] = total_read
-        begin[:, 1], size[:, 1] = parts.first, parts.first_lengths
-        if pieces == 5:
-            begin[:, 3], size[:, 3] = parts.second, parts.second_lengths
-        flat_begin, flat_size = begin.ravel(), size.ravel()
-        ends = np.cumsum(flat_size)
-        index = np.repeat(flat_begin - (ends - flat_size), flat_size) + np.arange(ends[-1] if count else 0)
-        segment = np.tile(np.array([0, 0, 0, 1, 1][:pieces], dtype=np.int32), count)
-        lengths = size.sum(axis=1)
-        starts = np.cumsum(lengths) - lengths
-        laid = SequenceTokens(ids[index], words[index], index >= total_read, starts, lengths, places)
-        return laid, np.repeat(segment, flat_size)
+            none = np.zeros(len(starts), dtype=np.int64)
+            number = np.arange(len(starts))
+            lost = int((stops - fitted).sum())
+            return read, Pieces.of(starts, fitted - starts, number, none, places, none, lost)
+        documents = bounds.documents
+        if isinstance(self.source, MixedStores):  # copies of one document are one document
+            documents = self.source.originals(documents)
+        if len(places) % 2:  # the last segment of an epoch may be without a partner: pair it with nothing
+            starts, stops = np.append(starts, 0), np.append(stops, 0)
+            documents, places = np.append(documents, -1), np.append(places, places[-1] + 1)
+        pairs = make_pairs(
+            starts,
+            stops,
+            documents,
+            places,
+            read.word_starts,
+            read.sentence_starts,
+            limit,
+            rules.random_probability,
+            rules.seed,
+            epoch=plan.epoch,
+        )
+        begin = np.stack([pairs.first_start, pairs.second_start], axis=1).ravel()
+        end = np.stack([pairs.first_stop, pairs.second_stop], axis=1).ravel()
+        segments = np.tile(np.array([0, 1]), len(places))
+        number = np.repeat(np.arange(len(places)), 2)
+        return read, Pieces.of(begin, end - begin, number, segments, places, pairs.labels, pairs.dropped)
 
     def _slot_template(self) -> range:
         """Entries of `cu_seqlens`: one a sequence slot, and those that the longest unused tail needs."""
@@ -333,16 +321,6 @@ class BatchMaker:
         return positions.astype(np.int32)
 
 
-@dataclass(frozen=True)
-class Parts:
-    """First and second part of each sequence: where they begin among the tokens read, and their lengths; all [N]."""
-
-    first: Integers
-    first_lengths: Integers
-    second: Integers
-    second_lengths: Integers
-
-
 def _padded(values: NDArray[np.int32], total: int, fill: int) -> NDArray[np.int32]:
     padded = np.full(total, fill, dtype=np.int32)
     padded[: len(values)] = values
@@ -360,16 +338,17 @@ def _check_documents(lengths: NDArray[np.int32], rules: DataRules) -> None:
         )
 
 
-def hold_out(documents: int, wanted: int) -> NDArray[np.bool_]:
+def hold_out(source: TokenSource, wanted: int) -> NDArray[np.bool_]:
     """Which documents are kept for evaluation, [documents]: the same ones for every run over a store.
 
-    At most `wanted`, at most one in ten (rounded up), and none of fewer than five.
+    At most `wanted`, at most one in ten (rounded up), and none of fewer than five. All copies of a document are kept.
     """
-    from biosmith.randomness import derive_key, random_bits
-
+    documents = source.documents if isinstance(source, MixedStores) else len(source.lengths)
     chosen = np.zeros(documents, dtype=np.bool_)
     count = min(wanted, -(-documents // 10)) if documents >= 5 else 0
     if count:
         order = random_bits(derive_key(0, "held-out"), np.arange(documents, dtype=np.int64))
         chosen[np.argpartition(order, count - 1)[:count]] = True
+    if isinstance(source, MixedStores):
+        return chosen[source.originals(np.arange(len(source.lengths)))]
     return chosen

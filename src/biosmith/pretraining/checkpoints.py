@@ -13,7 +13,7 @@ import json
 import re
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,9 @@ class RunState:
     watch: Mapping[str, Any]
 
 
-def save_checkpoint(run: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: RunState) -> Path:
+def save_checkpoint(
+    run: Path, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], state: RunState
+) -> Path:
     """Write `checkpoints/step-N`; there already, it is left as it is."""
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
@@ -60,7 +62,7 @@ def save_checkpoint(run: Path, model: nn.Module, optimizer: torch.optim.Optimize
     with folder_by_rename(folder) as temporary:
         tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
         save_file(tensors, temporary / MODEL)
-        optimizer_state = get_optimizer_state_dict(model, optimizer)
+        optimizer_state = get_optimizer_state_dict(model, optimizers)
         with _alone():
             dcp.save({"optimizer": optimizer_state}, checkpoint_id=temporary / OPTIMIZER, no_dist=True)
         files = describe_files(temporary)
@@ -68,8 +70,8 @@ def save_checkpoint(run: Path, model: nn.Module, optimizer: torch.optim.Optimize
     return folder
 
 
-def load_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> RunState:
-    """Put a checkpoint into a model and its optimizer, and say where the run stood.
+def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> RunState:
+    """Put a checkpoint into a model and its optimizers, and say where the run stood.
 
     Raises:
         BadInput: a file is missing, damaged, or of a model of another shape; the message names it.
@@ -84,10 +86,10 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Optim
         raise BadInput(folder / MODEL, f"is damaged: {error}") from error
     _check_shapes(folder / MODEL, tensors, model)
     model.load_state_dict(tensors)
-    held = {"optimizer": get_optimizer_state_dict(model, optimizer)}
+    held = {"optimizer": get_optimizer_state_dict(model, optimizers)}
     with _alone():
         dcp.load(held, checkpoint_id=folder / OPTIMIZER, no_dist=True)
-    set_optimizer_state_dict(model, optimizer, held["optimizer"])
+    set_optimizer_state_dict(model, optimizers, held["optimizer"])
     return state
 
 

@@ -34,14 +34,37 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class MaskedLanguageModel:
-    """Predict hidden tokens (Devlin et al., 2019). `unit` is what is hidden together."""
+    """Predict hidden tokens (Devlin et al., 2019). `unit` is what is hidden together.
+
+    The rate can change over the run: from `rate` to `final_rate`, in `rate_stages` equal stages or, without them, a
+    little every step. PubMedBERT's section 2.3 describes 5 % to 25 % in five stages; the rate may fall as well.
+    """
 
     kind: Literal["masked_language_model"] = "masked_language_model"
     rate: float = 0.15  # share of the tokens that are hidden
-    unit: Literal["token", "word"] = "word"
-    replace: tuple[float, float, float] = (0.8, 0.1, 0.1)  # [MASK], random token, kept; drawn for each token
+    final_rate: float | None = None
+    rate_stages: int | None = None
+    unit: Literal["token", "word", "ngram"] = "word"
+    longest_ngram: int = 3  # whole words; lengths have probabilities in proportion to 1 / n (ALBERT)
+    replace: tuple[float, float, float] = (0.8, 0.1, 0.1)  # [MASK], random token, kept
+    replace_per: Literal["token", "unit"] = "token"  # the original code draws for each token of a word
     copies: int | None = None  # so many fixed maskings of the corpus, in turn; None masks every epoch anew
     weight: float = 1.0
+
+    def rate_at(self, step: int, steps: int) -> float:
+        """Mask rate of the update that follows `step` finished ones, in a run of `steps`."""
+        if self.final_rate is None:
+            return self.rate
+        done = step / max(1, steps - 1)
+        if self.rate_stages is not None:
+            stage = min(step * self.rate_stages // steps, self.rate_stages - 1)
+            done = stage / max(1, self.rate_stages - 1)
+        return self.rate + done * (self.final_rate - self.rate)
+
+    @property
+    def highest_rate(self) -> float:
+        """The highest rate of the run."""
+        return max(self.rate, self.rate if self.final_rate is None else self.final_rate)
 
 
 @dataclass(frozen=True)
@@ -71,6 +94,38 @@ class AdamW:
 
 
 @dataclass(frozen=True)
+class Lamb:
+    """LAMB (You et al., 2020): Adam whose step is scaled, for each matrix, by its norm; for very large batches.
+
+    As in google-research/albert, biases and LayerNorm are neither decayed nor scaled, and there is no bias correction.
+    """
+
+    kind: Literal["lamb"] = "lamb"
+    learning_rate: float = 1.76e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-6
+    weight_decay: float = 0.01
+    bias_correction: bool = False
+    clip_norm: float = 1.0
+
+
+@dataclass(frozen=True)
+class Muon:
+    """Muon (Jordan et al., 2024) for the matrices of the layers, AdamW for embeddings, heads, biases and LayerNorm.
+
+    Both take the same learning rate: Muon's step is scaled to the size of AdamW's (Liu et al., 2025, Moonlight).
+    """
+
+    kind: Literal["muon"] = "muon"
+    learning_rate: float = 1e-3
+    momentum: float = 0.95
+    betas: tuple[float, float] = (0.9, 0.95)  # of AdamW
+    epsilon: float = 1e-8  # of AdamW
+    weight_decay: float = 0.1
+    clip_norm: float = 1.0
+
+
+@dataclass(frozen=True)
 class Linear:
     """Linear warm-up, then linear decay to `final` times the peak.
 
@@ -91,8 +146,43 @@ class Linear:
         return round(self.warmup * steps) if self.warmup_steps is None else self.warmup_steps
 
 
-Optimizer = AdamW
-Schedule = Linear
+@dataclass(frozen=True)
+class Polynomial:
+    """Linear warm-up to the peak, then (1 - done) ** `power` of it, down to `final` times the peak."""
+
+    kind: Literal["polynomial"] = "polynomial"
+    power: float = 0.5
+    warmup: float = 0.1
+    warmup_steps: int | None = None
+    final: float = 0.0
+
+    def warm_up_length(self, steps: int) -> int:
+        """Steps of warm-up in a run of `steps` steps."""
+        return round(self.warmup * steps) if self.warmup_steps is None else self.warmup_steps
+
+
+@dataclass(frozen=True)
+class WarmupStableDecay:
+    """Linear warm-up, the peak for most of the run, then a short decay to `final` times the peak.
+
+    A run can be lengthened without having wasted its decay (Hu et al., 2024, MiniCPM). `shape` of the decay: "linear",
+    or "sqrt": 1 - sqrt(done) (Haegele et al., 2024).
+    """
+
+    kind: Literal["warmup_stable_decay"] = "warmup_stable_decay"
+    warmup: float = 0.02
+    warmup_steps: int | None = None
+    decay: float = 0.2  # share of all steps
+    shape: Literal["linear", "sqrt"] = "sqrt"
+    final: float = 0.0
+
+    def warm_up_length(self, steps: int) -> int:
+        """Steps of warm-up in a run of `steps` steps."""
+        return round(self.warmup * steps) if self.warmup_steps is None else self.warmup_steps
+
+
+Optimizer = AdamW | Lamb | Muon
+Schedule = Linear | Polynomial | WarmupStableDecay
 
 
 @dataclass(frozen=True)
@@ -114,6 +204,7 @@ class Batch:
         None  # tokens in one forward pass on one device; None lets the loop choose
     )
     pack: Literal["documents", "sentences", "stream"] = "documents"  # what a sequence is filled from
+    weights: tuple[float, ...] = ()  # how often an epoch goes over each token store, where there are several
     short_sequence_probability: float = 0.1  # how often a sequence aims at a random shorter length
 
     @property

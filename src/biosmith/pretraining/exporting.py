@@ -78,10 +78,10 @@ def _find_tokenizer(run: Path, vocabulary: Path | None) -> Path:
         if not (run / TOKENIZER).is_dir():
             raise UsageError(f"{run} kept no tokenizer; name the vocabulary of its tokens with --vocab")
         return run / TOKENIZER
-    from biosmith.tokens.vocabulary import open_vocabulary
+    from biosmith.tokens.vocabulary import load_vocabulary
 
     expected = load_manifest(run, "run").counts.get("vocabulary_digest")
-    digest = open_vocabulary(vocabulary).mark.digest
+    digest = load_vocabulary(vocabulary).mark.digest
     if expected is not None and digest != expected:
         raise UsageError(
             f"{run} was trained on tokens of vocabulary {str(expected)[:6]}; {vocabulary} is {digest[:6]}"

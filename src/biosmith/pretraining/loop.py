@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from biosmith.errors import BiosmithError
 from biosmith.models.bert import PretrainingModel
+from biosmith.pretraining.batches import TokenSource
 from biosmith.pretraining.checkpoints import (
     RunState,
     list_checkpoints,
@@ -37,11 +38,10 @@ from biosmith.pretraining.reporting import Reporter, Stopwatch
 from biosmith.pretraining.run import Outcome, Settings
 from biosmith.pretraining.step import Trainer, reset_window
 from biosmith.progress import progress, say
-from biosmith.tokens.store import TokenStore
 
 
 def train(
-    recipe: Recipe, store: TokenStore, out: Path, model: PretrainingModel, settings: Settings
+    recipe: Recipe, store: TokenSource, out: Path, model: PretrainingModel, settings: Settings
 ) -> Outcome:
     """Train from the last checkpoint of the run folder, or from the model as it is, to the recipe's last step.
 
@@ -69,7 +69,7 @@ class _Run:
     """A run at some step."""
 
     def __init__(
-        self, recipe: Recipe, store: TokenStore, out: Path, model: PretrainingModel, settings: Settings
+        self, recipe: Recipe, store: TokenSource, out: Path, model: PretrainingModel, settings: Settings
     ) -> None:
         self.recipe, self.out, self.settings = recipe, out, settings
         self.device = next(model.parameters()).device
@@ -81,7 +81,7 @@ class _Run:
         self.step, self.cursor = 0, Cursor()
         checkpoints = list_checkpoints(out)
         if checkpoints:
-            state = load_checkpoint(checkpoints[-1], model, self.trainer.optimizer)
+            state = load_checkpoint(checkpoints[-1], model, self.trainer.optimizers)
             self.step, self.cursor = state.step, state.cursor
             self.trainer.window.copy_(torch.tensor(state.window, dtype=torch.float64))
             self.reporter = Reporter(recipe, out, entropy, state.step, state.tokens)
@@ -129,7 +129,9 @@ class _Run:
     def _load(self, per_step: int) -> Iterator[Loaded]:
         recipe, on_gpu = self.recipe, self.device.type == "cuda"
         phases = (phase_of(recipe, step) for step in range(self.step, recipe.steps))
-        wanted = requests(self.makers, self.cursor, phases, itertools.repeat(None), per_step)
+        masked = recipe.objective("masked_language_model")
+        rates = (masked.rate_at(step, recipe.steps) for step in range(self.step, recipe.steps))
+        wanted = requests(self.makers, self.cursor, phases, rates, per_step)
         workers = self.settings.workers
         if workers is None:
             workers = min(4, max(1, (os.cpu_count() or 1) - 1)) if on_gpu else 1
@@ -164,7 +166,7 @@ class _Run:
         self.reporter.write(wait=True)
         with self.watch.paused():
             state = RunState(self.step, self.cursor, window, self.reporter.tokens, self.reporter.watch.state)
-            save_checkpoint(self.out, self.trainer.model, self.trainer.optimizer, state)
+            save_checkpoint(self.out, self.trainer.model, self.trainer.optimizers, state)
             remove_old_checkpoints(self.out, self.recipe.keep_checkpoints)
             self.reporter.draw()
 

@@ -85,7 +85,10 @@ def _choose_micro_batch(recipe: Recipe, device: torch.device, devices: int) -> i
     if device.type == "cuda":
         memory = torch.cuda.get_device_properties(device).total_memory
         most = min(CUDA_MICRO_BATCH, int(0.5 * memory / _bytes_per_token(recipe)))
-    smallest = 2 * max(recipe.batch.length, *(phase.length for phase in recipe.batch.phases), 0)
+    pairs = recipe.objective("next_sentence_prediction") is not None
+    smallest = (2 if pairs else 1) * max(
+        recipe.batch.length, *(phase.length for phase in recipe.batch.phases), 0
+    )
     share = math.ceil(recipe.batch.tokens / devices / max(most, smallest))
     return max(recipe.batch.tokens // (share * devices), 1)
 
@@ -95,7 +98,7 @@ def _bytes_per_token(recipe: Recipe) -> int:
     model, masked = recipe.model, recipe.objective("masked_language_model")
     numbers = model.layers * (12 * model.width + 3 * model.feed_forward)
     width = 4 if recipe.precision == "float32" else 2 if recipe.precision == "bfloat16" else 3
-    return int(numbers * width + masked.rate * model.vocabulary_size * 10)
+    return int(numbers * width + masked.highest_rate * model.vocabulary_size * 10)
 
 
 def phase_of(recipe: Recipe, step: int) -> int:
@@ -127,7 +130,6 @@ def make_evaluation_maker(recipe: Recipe, source: TokenSource, training: BatchMa
     rules = dataclasses.replace(
         rules,
         masking=MaskingRules(recipe.evaluation.mask_rate, "word"),
-        highest_rate=max(rules.highest_rate or rules.masking.rate, recipe.evaluation.mask_rate),
         short_probability=0.0,
         mask_copies=None,
     )
@@ -136,7 +138,7 @@ def make_evaluation_maker(recipe: Recipe, source: TokenSource, training: BatchMa
 
 def held_out_documents(recipe: Recipe, source: TokenSource) -> NDArray[np.bool_]:
     """Which documents are kept for evaluation, [documents]."""
-    return hold_out(len(source.lengths), recipe.evaluation.documents)
+    return hold_out(source, recipe.evaluation.documents)
 
 
 def _phase_seed(recipe: Recipe, phase: int) -> int:
@@ -155,10 +157,13 @@ def _data_rules(recipe: Recipe, length: int, seed: int) -> DataRules:
         length=length,
         next_sentence=pairs is not None,
         random_probability=0.5 if pairs is None else pairs.random_probability,
-        masking=MaskingRules(masked.rate, masked.unit, masked.replace),
+        masking=MaskingRules(
+            masked.rate, masked.unit, masked.replace, masked.replace_per, masked.longest_ngram
+        ),
         short_probability=recipe.batch.short_sequence_probability,
         mask_copies=masked.copies,
-        highest_rate=max(masked.rate, recipe.evaluation.mask_rate),
+        pack=recipe.batch.pack,
+        highest_rate=max(masked.highest_rate, recipe.evaluation.mask_rate),
     )
 
 

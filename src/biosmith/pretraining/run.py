@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,10 @@ from biosmith.artefact import (
 )
 from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.models import PretrainingModel, load_pretraining_model
+from biosmith.pretraining.batches import TokenSource
 from biosmith.pretraining.checkpoints import list_checkpoints
 from biosmith.pretraining.config import Recipe, recipe_from_plain
+from biosmith.pretraining.mixing import MixedStores
 from biosmith.pretraining.preparing import choose_device, differing_keys, settle
 from biosmith.progress import say
 from biosmith.randomness import derive_key
@@ -72,7 +74,7 @@ class Outcome:
 
 def pretrain(
     recipe: Recipe,
-    tokens: Path,
+    tokens: Path | Sequence[Path],
     out: Path,
     *,
     init: Path | None = None,
@@ -83,7 +85,7 @@ def pretrain(
 
     Args:
         recipe: all that decides the run.
-        tokens: a token store.
+        tokens: a token store, or several made with one vocabulary; `batch.weights` of the recipe mixes them.
         out: the run's folder; new, or that of the run to resume.
         init: a Hugging Face folder to go on from (continued pretraining); its architecture replaces the recipe's.
         resume: go on from the last checkpoint, or begin if there is none yet.
@@ -102,14 +104,18 @@ def pretrain(
     begun = resume and (out / CONFIG).is_file()
     if not begun:
         require_new_folder(out) if not resume else _require_own_folder(out)
-    store = TokenStore.open(tokens)
+    folders = [tokens] if isinstance(tokens, Path) else list(tokens)
+    stores = [TokenStore.open(folder) for folder in folders]
     if init is not None:
-        recipe = _adopt_architecture(recipe, init, store)
+        recipe = _adopt_architecture(recipe, init, stores[0])
+    store: TokenSource = stores[0]
+    if len(stores) > 1 or recipe.batch.weights:
+        store = MixedStores(stores, recipe.batch.weights)
     if begun:
-        recipe = _saved_recipe(recipe, tokens, init, out)
+        recipe = _saved_recipe(recipe, folders, init, out)
     else:
         recipe = settle(recipe, store, device)
-        _begin(recipe, store, tokens, out, init)
+        _begin(recipe, stores[0], folders, out, init)
     model = _make_model(recipe, init if not list_checkpoints(out) else None)
     outcome = train(recipe, store, out, model.to(device), settings)
     _finish(out, outcome)
@@ -124,11 +130,11 @@ def _require_own_folder(out: Path) -> None:
         )
 
 
-def _begin(recipe: Recipe, store: TokenStore, tokens: Path, out: Path, init: Path | None) -> None:
+def _begin(recipe: Recipe, store: TokenStore, tokens: Sequence[Path], out: Path, init: Path | None) -> None:
     """Write what a run has before its first step; `config.json` comes last and makes it a run."""
     out.mkdir(parents=True, exist_ok=True)
     _copy_tokenizer(store, out)
-    inputs = [describe_input(tokens), *([] if init is None else [describe_input(init)])]
+    inputs = [describe_input(path) for path in (*tokens, *([] if init is None else [init]))]
     Manifest(
         kind="run",
         config=to_plain(recipe),
@@ -164,7 +170,7 @@ def read_run(out: Path) -> Recipe:
     return recipe_from_plain(data, str(path))
 
 
-def _saved_recipe(wanted: Recipe, tokens: Path, init: Path | None, out: Path) -> Recipe:
+def _saved_recipe(wanted: Recipe, tokens: Sequence[Path], init: Path | None, out: Path) -> Recipe:
     saved = read_run(out)
     differing = differing_keys(wanted, saved)
     if differing:
@@ -175,11 +181,13 @@ def _saved_recipe(wanted: Recipe, tokens: Path, init: Path | None, out: Path) ->
         )
         raise UsageError(f"{out} was begun with another recipe: {shown}")
     inputs = list(load_manifest(out, "run").inputs)
-    if inputs and inputs[0].get("digest") != describe_input(tokens).get("digest"):
+    begun = {i["path"]: i.get("digest") for i in inputs if i.get("kind") == "tokens"}
+    now = {str(path): describe_input(path).get("digest") for path in tokens}
+    if list(begun.values()) != list(now.values()):
         raise UsageError(
-            f"{out} was begun with the tokens of {inputs[0]['path']}, not with those of {tokens}"
+            f"{out} was begun with the tokens of {', '.join(begun)}, not with those of {', '.join(now)}"
         )
-    begun_from = inputs[1]["path"] if len(inputs) > 1 else None
+    begun_from = next((i["path"] for i in inputs if i.get("kind") != "tokens"), None)
     if (init is None) != (begun_from is None):
         raise UsageError(f"{out} was begun {f'with --init {begun_from}' if begun_from else 'without --init'}")
     return saved
@@ -208,9 +216,9 @@ def _adopt_architecture(recipe: Recipe, init: Path, store: TokenStore) -> Recipe
 
 def _require_vocabulary(init: Path, rows: int, store: TokenStore) -> None:
     """Raise `BiosmithError` unless the tokens were made with the vocabulary of the model."""
-    from biosmith.tokens.vocabulary import open_vocabulary
+    from biosmith.tokens.vocabulary import load_vocabulary
 
-    mark = open_vocabulary(init).mark
+    mark = load_vocabulary(init).mark
     store.vocabulary.require(mark, store.folder, init)
     if rows < store.vocabulary.size:
         raise BiosmithError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from biosmith.pretraining.config import Schedule
+import math
+
+from biosmith.pretraining.config import Linear, Polynomial, Schedule
 
 
 def learning_rate(schedule: Schedule, peak: float, step: int, steps: int) -> float:
@@ -13,15 +15,25 @@ def learning_rate(schedule: Schedule, peak: float, step: int, steps: int) -> flo
     """
     warmup = schedule.warm_up_length(steps)
     warmed = min(1.0, step / warmup) if warmup else 1.0
-    if schedule.mode == "multiplies":
-        return peak * warmed * _decayed(step / steps, schedule.final)
+    if isinstance(schedule, Linear) and schedule.mode == "multiplies":
+        return peak * warmed * _between(1 - step / steps, schedule.final)
     if step < warmup:
         return peak * warmed
-    if schedule.mode == "triangle":
-        return peak * _decayed((step - warmup) / max(1, steps - warmup), schedule.final)
-    return peak * _decayed(step / steps, schedule.final)
+    return peak * _between(_left(schedule, step, steps, warmup), schedule.final)
 
 
-def _decayed(done: float, final: float) -> float:
-    """Share of the peak that a linear decay to `final` leaves when a share `done` of it is over."""
-    return (1 - final) * (1 - min(done, 1.0)) + final
+def _left(schedule: Schedule, step: int, steps: int, warmup: int) -> float:
+    """What the decay leaves after the warm-up, from 1 to 0."""
+    after_warmup = (step - warmup) / max(1, steps - warmup)
+    if isinstance(schedule, Linear):
+        return 1 - (after_warmup if schedule.mode == "triangle" else step / steps)
+    if isinstance(schedule, Polynomial):
+        return float(max(0.0, 1 - after_warmup) ** schedule.power)
+    begins = steps - round(schedule.decay * steps)
+    decayed = max(0.0, (step - begins) / max(1, steps - begins))
+    return 1 - (math.sqrt(decayed) if schedule.shape == "sqrt" else decayed)
+
+
+def _between(left: float, final: float) -> float:
+    """`left` in [0, 1] mapped to [final, 1]."""
+    return (1 - final) * max(0.0, left) + final

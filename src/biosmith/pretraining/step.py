@@ -19,7 +19,7 @@ from biosmith.models.heads import activate
 from biosmith.pretraining.batches import IGNORE, Counts
 from biosmith.pretraining.config import Recipe
 from biosmith.pretraining.loading import Loaded
-from biosmith.pretraining.optimizers import make_optimizer, update
+from biosmith.pretraining.optimizers import make_optimizers, update
 from biosmith.pretraining.schedules import learning_rate
 from biosmith.randomness import derive_key
 
@@ -107,6 +107,7 @@ class LossSums(nn.Module):
         hidden_MD = _dense(head.dense, masked_MD)
         hidden_MD = head.norm(activate(hidden_MD, head.activation).to(head.norm.weight.dtype)).to(x_TD.dtype)
         words_VD = encoder.embeddings.words.weight
+        assert isinstance(head.bias, Tensor)
         loss = masked_language_loss(hidden_MD, words_VD, head.bias, labels_M)
         if model.next_sentence_head is None:
             return loss, None
@@ -195,7 +196,7 @@ class Trainer:
     ) -> None:
         self.model, self.recipe, self.reduce = model, recipe, reduce
         self.device = next(model.parameters()).device
-        self.optimizer = make_optimizer(model, recipe.optimizer)
+        self.optimizers = make_optimizers(model, recipe.optimizer)
         loss_sums = LossSums(model, compute)
         self.loss_sums = wrap(loss_sums) if wrap is not None else loss_sums
         next_sentence = recipe.objective("next_sentence_prediction")
@@ -235,7 +236,7 @@ class Trainer:
             self.reduce(sums)
         recipe = self.recipe
         rate = learning_rate(recipe.schedule, recipe.optimizer.learning_rate, step, recipe.steps)
-        norm, skipped = update(self.optimizer, rate, recipe.optimizer.clip_norm)
+        norm, skipped = update(self.optimizers, rate, recipe.optimizer.clip_norm)
         self._note(sums, totals, counted, norm, skipped)
 
     def _note(self, sums: Tensor, totals: Tensor, counted: Tensor, norm: Tensor, skipped: Tensor) -> None:
