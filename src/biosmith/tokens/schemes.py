@@ -20,7 +20,7 @@ from tokenizers import normalizers, pre_tokenizers
 
 Kind = Literal["wordpiece", "sentencepiece", "bpe"]
 
-_BERT_WORDS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]")
+BERT_WORDS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]")
 _BYTE_WORDS = re.compile(r"'(?:s|t|re|ve|m|ll|d)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+")
 
 
@@ -68,7 +68,7 @@ class Scheme:
         Words of "sentencepiece" come without the mark, those of "bpe" with their bytes as characters.
         """
         normalizer, pre_tokenizer, cased = self.normalizer(), self.pre_tokenizer(), self.cased
-        by_hand = {"wordpiece": _BERT_WORDS, "bpe": _BYTE_WORDS}.get(self.kind)
+        by_hand = {"wordpiece": BERT_WORDS, "bpe": _BYTE_WORDS}.get(self.kind)
 
         def cut(chunk: str) -> list[str]:
             # Nearly all chunks are printable ASCII, for which one regular expression gives what the library gives.
