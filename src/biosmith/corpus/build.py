@@ -13,9 +13,11 @@ import errno
 import json
 import os
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -139,19 +141,26 @@ class _Build:
         undone = [unit for unit in units if load_summary(folder, unit) is None]
         if len(undone) < len(units):
             say(f"{len(units) - len(undone)} of {len(units)} parts of the input were read before")
+        times = [time.monotonic()]
         self.workers.run(_Reading(folder, options), undone, "Reading")
+        times.append(time.monotonic())
         summary = _sum_up(folder, units)
         records = Records(folder, units)
         selection = select(records, deduplicate=options.deduplicate, similarity_threshold=options.similarity)
         counts = self._counts(summary, records, selection)
         if not counts["documents"]:
             raise self._nothing_left(counts)
+        times.append(time.monotonic())
         shards = plan_shards(records, selection, folder, options.shard_characters)
         unwritten = missing(shards, self.out)
         total = sum(shard.documents for shard in unwritten)
         self.workers.run(_Writing(folder, self.out), unwritten, "Writing", total)
         _collect_rejects(folder, units, self.out / REJECTS)
-        return self._finish(counts, summary["inputs"])
+        manifest = self._finish(counts, summary["inputs"])
+        times.append(time.monotonic())
+        seconds = zip(("reading", "choosing", "writing"), (b - a for a, b in pairwise(times)), strict=True)
+        say(", ".join(f"{stage} {took:.1f} s" for stage, took in seconds))
+        return manifest
 
     def _counts(self, summary: Mapping[str, Any], records: Records, selection: Selection) -> dict[str, Any]:
         removed = selection.removed
