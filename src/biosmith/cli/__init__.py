@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("biosmith.cli.export:export", "A training run to a Hugging Face folder"),
     "convert": ("biosmith.cli.export:convert", "A checkpoint of another tool to a Hugging Face folder"),
     "data ls": ("biosmith.cli.data:ls", "The datasets of a suite, their counts beside the papers'"),
+    "data prepare": ("biosmith.cli.data:prepare", "Instances from a raw corpus, exactly as BLURB makes them"),
     "data check": ("biosmith.cli.data:check", "What is wrong with a dataset's files, by file and line"),
     "bench score": ("biosmith.cli.bench:score", "Score anybody's predictions under the exact protocol"),
     "finetune": ("biosmith.cli.finetune:finetune", "Fine-tune a model on a task"),

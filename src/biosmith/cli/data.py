@@ -27,6 +27,31 @@ def ls(*, suite: str = "blurb", data: Path) -> Report:
     return Report(rows, _table(rows))
 
 
+def prepare(
+    dataset: Annotated[str, tyro.conf.Positional],
+    *,
+    raw: Path,
+    out: Path,
+    splits: Path | None = None,
+) -> Report:
+    """Make a dataset's instances from its raw corpus, exactly as BLURB makes them.
+
+    Example:
+        biosmith data prepare chemprot --raw ChemProt_Corpus --out chemprot
+
+    Args:
+        dataset: chemprot or ddi.
+        raw: the corpus as its authors release it: a folder, or (DDI) the archive.
+        out: the folder to make, with train.tsv, dev.tsv and test.tsv.
+        splits: DDI: the folder with train_files.tsv, dev_files.tsv and test_files.tsv; looked for beside the corpus.
+    """
+    from biosmith.bench.prepare import prepare as make
+
+    counts = make(dataset, raw, out, splits)
+    text = f"{out}: " + ", ".join(f"{split} {count:,}" for split, count in counts.items())
+    return Report({"dataset": dataset, "out": str(out), "instances": counts}, text)
+
+
 def check(dataset: Annotated[str, tyro.conf.Positional], *, data: Path) -> Report:
     """Say what is wrong with a dataset's files, by file and line.
 

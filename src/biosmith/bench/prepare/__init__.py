@@ -1,0 +1,39 @@
+"""Instances from raw corpora, exactly as the benchmarks made them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+
+from biosmith.errors import UsageError
+
+# dataset -> module in this package, whose `prepare(raw, out, splits)` writes the files and returns instances by split
+PREPARED: dict[str, str] = {
+    "chemprot": "chemprot",
+    "ddi": "ddi",
+}
+
+
+def prepare(name: str, raw: Path, out: Path, splits: Path | None = None) -> dict[str, int]:
+    """Write the instances of a dataset from its raw corpus.
+
+    Args:
+        name: chemprot or ddi.
+        raw: the corpus as its authors release it: a folder, or the archive.
+        out: the folder to make, with train.tsv, dev.tsv and test.tsv.
+        splits: for DDI, the folder with the lists of files of each split; found beside `raw` if not given.
+
+    Returns:
+        Instances of each split.
+
+    Raises:
+        UsageError: the dataset is not one that is prepared, or the corpus or the lists are not there.
+        BadInput: a record of the corpus cannot be used.
+    """
+    known = {key.lower(): key for key in PREPARED}
+    if name.lower() not in known:
+        raise UsageError(f"dataset {name!r} is not made from a raw corpus; valid: {', '.join(PREPARED)}")
+    module = importlib.import_module(f"{__name__}.{PREPARED[known[name.lower()]]}")
+    function: Callable[[Path, Path, Path | None], dict[str, int]] = module.prepare
+    return function(raw, out, splits)

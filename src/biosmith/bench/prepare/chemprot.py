@@ -1,0 +1,147 @@
+"""ChemProt: every chemical and gene of a sentence as a pair, as BLURB makes it of the BioCreative VI corpus.
+
+Sentences are found with Punkt, title and abstract apart; offsets count over title, a space, abstract. An entity counts
+if it lies wholly inside the sentence. Chemicals go outside, genes inside, both in the order of the entity file; the id
+names first the one that stands first (the gene where both begin together). Of a pair with two relations the last in the
+file of evaluated relations wins. Pairs across sentences are lost.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from biosmith.artefact import folder_by_rename
+from biosmith.bench.dataset import find_file
+from biosmith.bench.prepare import punkt
+from biosmith.bench.prepare.marking import Span, mark, write_rows
+from biosmith.errors import BadInput, UsageError
+from biosmith.text import files
+
+# split -> (folder, start of the file names, end of the file names but that of the evaluated relations)
+PARTS = {
+    "train": ("chemprot_training", "chemprot_training", ""),
+    "dev": ("chemprot_development", "chemprot_development", ""),
+    "test": ("chemprot_test_gs", "chemprot_test", "_gs"),
+}
+
+# What Punkt has to know for the boundaries of the prepared files: words were left out of its English lists one by one
+# until a prepared file changed. Words seen in lower case only may begin a sentence after an abbreviation; words seen
+# both ways keep the boundary after an initial ("factor X. The").
+_LOWER_ONLY = ("recent", "protein", "conclusions")
+_BOTH_WAYS = ("a", "it", "the", "only", "these", "however", "also", "in", "when")
+KNOWLEDGE = punkt.Knowledge(
+    abbreviations=frozenset(
+        [
+            "ala",
+            "c",
+            "cie",
+            "ct",
+            "d",
+            "dr",
+            "g",
+            "h",
+            "j.c",
+            "k",
+            "l",
+            "ltd",
+            "m",
+            "m.b.a",
+            "mg",
+            "ms",
+            "p",
+            "pa",
+            "r",
+            "s",
+            "s.c",
+            "st",
+            "u.s",
+            "v",
+            "vs",
+            "wis",
+        ]
+    ),
+    starters=frozenset({"this"}),
+    seen={
+        **dict.fromkeys(_LOWER_ONLY, punkt.SEEN_LOWER),
+        **dict.fromkeys(_BOTH_WAYS, punkt.SEEN_LOWER | punkt.SEEN_UPPER_INSIDE),
+    },
+)
+
+
+@dataclass(frozen=True)
+class _Entity:
+    id: str
+    is_chemical: bool
+    span: Span
+
+
+def prepare(raw: Path, out: Path, splits: Path | None = None) -> dict[str, int]:
+    """See `biosmith.bench.prepare.prepare`; `raw` is the folder with the three parts of the corpus."""
+    if splits is not None:
+        raise UsageError("the parts of ChemProt are its splits; leave --splits out")
+    folder = _find_corpus(raw)
+    with folder_by_rename(out) as temporary:
+        counts = {}
+        for split, (part, start, end) in PARTS.items():
+            rows = list(_pairs(folder / part, start, end))
+            (temporary / f"{split}.tsv").write_bytes(write_rows(rows))
+            counts[split] = len(rows)
+    return counts
+
+
+def _find_corpus(raw: Path) -> Path:
+    for folder in (raw, raw / "ChemProt_Corpus"):
+        if all((folder / part).is_dir() for part, _, _ in PARTS.values()):
+            return folder
+    parts = ", ".join(part for part, _, _ in PARTS.values())
+    raise UsageError(f"{raw} is not the ChemProt corpus; expected a folder with {parts}")
+
+
+def _pairs(folder: Path, start: str, end: str) -> Iterator[tuple[str, str, str]]:
+    entities: dict[str, list[_Entity]] = defaultdict(list)
+    for id, name, kind, first, last, _ in _rows(folder, f"{start}_entities{end}.tsv", 6):
+        span = _span(folder, id, name, first, last)
+        entities[id].append(_Entity(name, kind == "CHEMICAL", span))
+    relations: dict[tuple[str, str, str], str] = {}
+    for id, group, chemical, gene in _rows(folder, f"{start}_gold_standard.tsv", 4):
+        relations[id, chemical.partition(":")[2], gene.partition(":")[2]] = group
+    for id, title, abstract in _rows(folder, f"{start}_abstracts{end}.tsv", 3):
+        text = f"{title} {abstract}"
+        for offset, part in ((0, title), (len(title) + 1, abstract)):
+            for a, b in punkt.sentences(part, KNOWLEDGE):
+                inside = [e for e in entities[id] if offset + a <= e.span[0] and e.span[1] <= offset + b]
+                sentence = text[offset + a : offset + b]
+                for chemical_entity in (e for e in inside if e.is_chemical):
+                    for gene_entity in (e for e in inside if not e.is_chemical):
+                        label = relations.get((id, chemical_entity.id, gene_entity.id), "false")
+                        yield _row(id, sentence, offset + a, chemical_entity, gene_entity, label)
+
+
+def _row(
+    id: str, sentence: str, start: int, chemical: _Entity, gene: _Entity, label: str
+) -> tuple[str, str, str]:
+    first, second = (chemical, gene) if chemical.span[0] < gene.span[0] else (gene, chemical)
+    spans = [(e.span[0] - start, e.span[1] - start) for e in (chemical, gene)]
+    marked = mark(sentence, spans[0], spans[1], ("@CHEMICAL$", "@GENE$"), "@CHEM-GENE$")
+    return f"{id}.{first.id}.{second.id}", marked, label
+
+
+def _rows(folder: Path, name: str, columns: int) -> Iterator[list[str]]:
+    path = find_file(folder, name)
+    if path is None:
+        raise UsageError(f"{folder} has no {name}")
+    with files.open_decompressed(path) as stream:
+        for number, raw in enumerate(stream, start=1):
+            cells = raw.decode("utf-8").rstrip("\r\n").split("\t")
+            if len(cells) != columns:
+                raise BadInput(path, f"has {len(cells)} columns, not {columns}", record=f"line {number}")
+            yield cells
+
+
+def _span(folder: Path, id: str, name: str, first: str, last: str) -> Span:
+    if not (first.isdecimal() and last.isdecimal()):
+        raise BadInput(folder, "an entity has no offsets", record=f"{id} {name}", value=(first, last))
+    return int(first), int(last)
