@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -271,32 +270,45 @@ def test_killed_many_times_and_resumed_it_ends_with_the_same_bytes(many: Path, t
     assert not list((tmp_path / "killed").glob(".*"))
 
 
-def test_a_killed_command_goes_on_with_other_workers(tmp_path: Path) -> None:
-    source = fill(tmp_path / "many")
-    whole = build_corpus(source, tmp_path / "whole")
+KILLED_WITH_WORKERS = """
+import sys
+from biosmith.corpus import units
+from biosmith.corpus.build import build_corpus
+units.UNIT_FILES = 1
+build_corpus(sys.argv[1], sys.argv[2], workers=2)
+"""
+
+
+def workers_of(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
+def test_a_killed_build_leaves_no_workers_behind_and_goes_on_without_them(many: Path, tmp_path: Path) -> None:
+    whole = build_corpus(many, tmp_path / "whole")
     out = tmp_path / "out"
-    command = [
-        sys.executable,
-        "-m",
-        "biosmith",
-        "corpus",
-        "build",
-        str(source),
-        "--out",
-        str(out),
-        "--workers",
-        "2",
-    ]
-    process = subprocess.Popen(
-        command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = subprocess.Popen([sys.executable, "-c", KILLED_WITH_WORKERS, str(many), str(out)])
     deadline = time.monotonic() + 60
-    while not (out / BUILDING / "plan.json").is_file() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGKILL)
+    while len(list((out / BUILDING).glob("unit-*.json"))) < 1 and time.monotonic() < deadline:
+        time.sleep(0.002)
+    workers = workers_of(process.pid)
+    process.kill()  # SIGKILL, which it cannot pass on
     process.wait()
-    assert not (out / "manifest.json").exists()
-    assert build_corpus(source, out, workers=1, resume=True).counts == whole.counts
+    assert not (out / "manifest.json").exists() and len(workers) >= 2
+    while any(map(is_running, workers)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(map(is_running, workers))
+    assert build_corpus(many, out, workers=1, resume=True).counts == whole.counts
     assert shard_digests(out) == shard_digests(tmp_path / "whole")
 
 

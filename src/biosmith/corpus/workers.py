@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -37,6 +39,7 @@ class Workers:
         self.processes = _available_cores() if processes is None else processes
         self._context = get_context("spawn")
         self._counter: Any = self._context.Value("q", 0)
+        self._stop = self._context.Event()
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Workers:
@@ -46,6 +49,8 @@ class Workers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._pool is not None:
+            if error is not None:
+                self._stop.set()  # what they are doing is done again when the work goes on
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def run(
@@ -82,7 +87,10 @@ class Workers:
     ) -> None:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
-                self.processes, mp_context=self._context, initializer=_begin, initargs=(self._counter,)
+                self.processes,
+                mp_context=self._context,
+                initializer=_begin,
+                initargs=(self._counter, self._stop),
             )
         shown = self._counter.value
         waiting = {self._pool.submit(partial(_do, function), task) for task in tasks}
@@ -98,14 +106,25 @@ def _available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-def _begin(counter: Any) -> None:
+def _begin(counter: Any, stop: Any) -> None:
     global _counter
     _counter = counter
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells when to stop
     # One process a core is all the parallelism there is; libraries must not add threads of their own.
     os.environ["RAYON_NUM_THREADS"] = "1"
     import pyarrow
 
     pyarrow.set_cpu_count(1)
+    threading.Thread(target=_watch, args=(stop,), daemon=True).start()
+
+
+def _watch(stop: Any) -> None:
+    """End this process when it is told to, or when its parent is gone: one that was killed can tell nobody."""
+    parent = parent_process()
+    while not stop.wait(_LOOK_EVERY_SECONDS):
+        if parent is not None and not parent.is_alive():
+            break
+    os._exit(1)
 
 
 def _do(function: Callable[[Task, Advance], None], task: Task) -> None:
