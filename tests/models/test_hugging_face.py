@@ -206,7 +206,7 @@ def test_dtype_is_kept_or_changed_on_request(tmp_path: Path) -> None:
             {"model_type": "roberta", "architectures": ["RobertaModel"]},
             r"roberta model \(RobertaModel\), not a bert",
         ),
-        ({"model_type": "modernbert", "architectures": ["ModernBertForMaskedLM"]}, "modernbert model"),
+        ({"model_type": "deberta-v2", "architectures": ["DebertaV2Model"]}, "bert or modernbert model"),
         ({"hidden_size": 64}, "no model"),
         ({"model_type": "bert", "hidden_act": "relu"}, "'relu'.*valid: gelu, gelu_new"),
         ({"model_type": "bert", "position_embedding_type": "relative_key"}, "relative_key.*valid: absolute"),
@@ -216,7 +216,7 @@ def test_dtype_is_kept_or_changed_on_request(tmp_path: Path) -> None:
         ),
         ({"model_type": "bert", "hidden_size": "wide"}, "not a usable BERT configuration"),
     ],
-    ids=["roberta", "modernbert", "nameless", "activation", "positions", "heads", "type"],
+    ids=["roberta", "deberta", "nameless", "activation", "positions", "heads", "type"],
 )
 def test_another_architecture_is_refused_by_name(
     config: dict[str, object], words: str, tmp_path: Path

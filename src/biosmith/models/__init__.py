@@ -9,6 +9,8 @@ _PUBLIC = {
     "BertConfig": "biosmith.models.bert",
     "PretrainingModel": "biosmith.models.bert",
     "count_parameters": "biosmith.models.bert",
+    "ModernConfig": "biosmith.models.modern",
+    "ModelConfig": "biosmith.models.families",
     "Encoder": "biosmith.models.encoder",
     "load_encoder": "biosmith.models.checkpoint",
     "load_pretraining_model": "biosmith.models.checkpoint",

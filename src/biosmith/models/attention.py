@@ -1,12 +1,13 @@
 """Attention within sequences, padded or packed; the kernels are torch's.
 
-Queries, keys and values come as [..., H, K]: H heads of width K. Both forms are called alike, so a layer need not
-know which it serves.
+Queries, keys and values come as [..., H, K]: H heads of width K. All forms are called alike, so a layer need not
+know which it serves. `window` is how far a token sees to either side of itself; None is without end.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -26,6 +27,7 @@ class PaddedAttention:
     """Tokens as [B, L, H, K]; `visible_B11L` is True at the keys that may be seen, None where all may."""
 
     visible_B11L: Tensor | None
+    window: int | None = None
 
     @classmethod
     def of(cls, attention_mask_BL: Tensor | None) -> PaddedAttention:
@@ -40,9 +42,33 @@ class PaddedAttention:
     def __call__(self, query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
         """See `Attend`."""
         mixed_BHLK = F.scaled_dot_product_attention(
-            query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), self.visible_B11L, dropout
+            query.transpose(1, 2),
+            key.transpose(1, 2),
+            value.transpose(1, 2),
+            self._mask(query.shape[1], query.device),
+            dropout,
         )
         return mixed_BHLK.transpose(1, 2)
+
+    def within(self, window: int) -> PaddedAttention:
+        """The same with a window."""
+        return dataclasses.replace(self, window=window)
+
+    def _mask(self, length: int, device: torch.device) -> Tensor | None:
+        if self.window is None or length - 1 <= self.window:
+            return self.visible_B11L
+        band_LL = band(length, self.window, device)
+        if self.visible_B11L is None:
+            return band_LL
+        visible_B1LL = self.visible_B11L & band_LL
+        # Padding far behind the last real token would see no key at all (see `of`).
+        return visible_B1LL | ~visible_B1LL.any(dim=-1, keepdim=True)
+
+
+def band(length: int, window: int, device: torch.device | None = None) -> Tensor:
+    """bool [L, L]: which tokens are at most `window` apart."""
+    place_L = torch.arange(length, device=device)
+    return (place_L[:, None] - place_L).abs() <= window
 
 
 @dataclass(frozen=True)
@@ -55,6 +81,12 @@ class PackedAttention:
 
     cu_seqlens: Tensor
     max_seqlen: int
+    window: int | None = None
+    _bands: dict[int, Tensor] = field(default_factory=dict, repr=False, compare=False)  # by length, for a CPU
+
+    def within(self, window: int) -> PackedAttention:
+        """The same with a window."""
+        return PackedAttention(self.cu_seqlens, self.max_seqlen, window)
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
         """See `Attend`. Three roads to the same values.
@@ -67,7 +99,8 @@ class PackedAttention:
             from torch.nn.attention.varlen import varlen_attn
 
             cu, longest = self.cu_seqlens, self.max_seqlen
-            mixed = varlen_attn(query, key, value, cu, cu, longest, longest)
+            sides = (-1, -1) if self.window is None else (self.window, self.window)
+            mixed = varlen_attn(query, key, value, cu, cu, longest, longest, window_size=sides)
             assert isinstance(mixed, Tensor)
             return mixed
         if query.is_cpu and not torch.compiler.is_compiling():
@@ -80,12 +113,23 @@ class PackedAttention:
         parts = zip(query.split(lengths), key.split(lengths), value.split(lengths), strict=True)
         mixed = [
             F.scaled_dot_product_attention(
-                q.transpose(0, 1)[None], k.transpose(0, 1)[None], v.transpose(0, 1)[None], dropout_p=dropout
+                q.transpose(0, 1)[None],
+                k.transpose(0, 1)[None],
+                v.transpose(0, 1)[None],
+                self._band(q.shape[0]),
+                dropout,
             )[0].transpose(0, 1)
             for q, k, v in parts
             if q.shape[0]
         ]
         return torch.cat(mixed)
+
+    def _band(self, length: int) -> Tensor | None:
+        if self.window is None or length - 1 <= self.window:
+            return None
+        if length not in self._bands:
+            self._bands[length] = band(length, self.window)
+        return self._bands[length]
 
     def _padded(self, query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
         tokens, longest = query.shape[0], self.max_seqlen
@@ -96,6 +140,36 @@ class PackedAttention:
         token_T = torch.arange(tokens, device=query.device)
         sequence_T = torch.searchsorted(ends_N, token_T.to(ends_N.dtype), right=True)
         row_T = sequence_T * longest + token_T - starts_N[sequence_T]
-        attend = PaddedAttention.of(mask_NL)
+        attend = dataclasses.replace(PaddedAttention.of(mask_NL), window=self.window)
         mixed_NLHK = attend(query[index_NL], key[index_NL], value[index_NL], dropout)
         return mixed_NLHK.flatten(0, 1)[row_T]
+
+
+@dataclass(frozen=True)
+class RotaryAttention:
+    """Queries and keys turned by an angle that grows with a token's position, then mixed by `attend` (Su et al., 2021,
+    RoFormer, section 3.2): what they have in common then depends on how far apart they are.
+
+    The first and the second half of a head's width are the two coordinates of its K / 2 planes. `cosine` and `sine`
+    are float32 [..., 1, K / 2], their leading shape that of the tokens; the turn itself is computed in float32.
+    """
+
+    attend: Attend
+    cosine: Tensor
+    sine: Tensor
+
+    @classmethod
+    def of(cls, attend: Attend, positions: Tensor, head_width: int, theta: float) -> RotaryAttention:
+        """Plane i of K / 2 turns by position * theta ** (-2 i / K)."""
+        exponents = torch.arange(0, head_width, 2, dtype=torch.float32, device=positions.device) / head_width
+        angles = positions[..., None, None].float() * (1.0 / theta**exponents)
+        return cls(attend, angles.cos(), angles.sin())
+
+    def __call__(self, query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
+        """See `Attend`."""
+        return self.attend(self._turn(query), self._turn(key), value, dropout)
+
+    def _turn(self, x: Tensor) -> Tensor:
+        first, second = x.float().chunk(2, dim=-1)
+        turned = (first * self.cosine - second * self.sine, second * self.cosine + first * self.sine)
+        return torch.cat(turned, dim=-1).to(x.dtype)

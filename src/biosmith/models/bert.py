@@ -1,4 +1,4 @@
-"""BERT (Devlin et al., 2019): the configuration, and the model that pretraining trains.
+"""BERT (Devlin et al., 2019): the configuration, and the model (of any family) that pretraining trains.
 
 Shapes are in the names: B sequences, L positions, T packed tokens, N packed sequences, M masked tokens, D width,
 V vocabulary.
@@ -7,8 +7,9 @@ V vocabulary.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,9 @@ from torch import Tensor, nn
 from biosmith.errors import UsageError
 from biosmith.models.encoder import Encoder, initialise
 from biosmith.models.heads import MaskedLanguageHead, NextSentenceHead
+
+if TYPE_CHECKING:
+    from biosmith.models.families import ModelConfig
 
 ACTIVATIONS = ("gelu", "gelu_new")
 
@@ -28,6 +32,7 @@ class BertConfig:
         UsageError: a value is impossible; the message names the field and the valid values.
     """
 
+    kind: Literal["bert"] = "bert"
     vocabulary_size: int = 30_522
     layers: int = 12
     width: int = 768
@@ -43,35 +48,62 @@ class BertConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        for name in (
-            "vocabulary_size",
-            "layers",
-            "width",
-            "heads",
-            "feed_forward",
-            "positions",
-            "token_types",
-        ):
-            if getattr(self, name) < 1:
-                raise UsageError(f"model {name} must be at least 1, not {getattr(self, name)}")
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"model {name} must lie in [0, 1), not {getattr(self, name)}")
-        if self.width % self.heads:
-            raise UsageError(f"model width {self.width} cannot be shared out among {self.heads} heads")
-        if self.activation not in ACTIVATIONS:
-            raise UsageError(
-                f"model activation {self.activation!r} is unknown; valid: {', '.join(ACTIVATIONS)}"
-            )
+        check_config(
+            self,
+            ("vocabulary_size", "layers", "width", "heads", "feed_forward", "positions", "token_types"),
+            rates=("dropout", "attention_dropout"),
+            activations=("activation",),
+        )
 
     @property
     def head_width(self) -> int:
         """Width of one attention head."""
         return self.width // self.heads
 
+    @property
+    def head_activation(self) -> str:
+        """Activation of the masked-language head."""
+        return self.activation
+
+    @property
+    def head_initializer_range(self) -> float:
+        """Standard deviation that the heads' matrices start with."""
+        return self.initializer_range
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether the family tells segments apart, and has a pooler and a next-sentence head."""
+        return True
+
     def without_dropout(self) -> BertConfig:
         """The same model with both dropouts off."""
         return dataclasses.replace(self, dropout=0.0, attention_dropout=0.0)
+
+    def make_encoder(self, *, pooler: bool) -> Encoder:
+        """A fresh encoder."""
+        return Encoder(self, pooler=pooler)
+
+    def make_masked_language_head(self) -> MaskedLanguageHead:
+        """A fresh head, before `initialise`."""
+        return MaskedLanguageHead(self)
+
+
+def check_config(
+    config: ModelConfig, counts: Sequence[str], *, rates: Sequence[str], activations: Sequence[str]
+) -> None:
+    """Raise `UsageError` where a value is impossible: fields that count something, dropout rates, activations."""
+    for name in counts:
+        if getattr(config, name) < 1:
+            raise UsageError(f"model {name} must be at least 1, not {getattr(config, name)}")
+    for name in rates:
+        if not 0 <= getattr(config, name) < 1:
+            raise UsageError(f"model {name} must lie in [0, 1), not {getattr(config, name)}")
+    if config.width % config.heads:
+        raise UsageError(f"model width {config.width} cannot be shared out among {config.heads} heads")
+    for name in activations:
+        if getattr(config, name) not in ACTIVATIONS:
+            valid = ", ".join(ACTIVATIONS)
+            raise UsageError(f"model {name} {getattr(config, name)!r} is unknown; valid: {valid}")
 
 
 class PretrainingLogits(NamedTuple):
@@ -84,18 +116,36 @@ class PretrainingLogits(NamedTuple):
 class PretrainingModel(nn.Module):
     """An encoder with the masked-language head and, if asked for, the pooler and next-sentence head.
 
-    The decoder of the masked-language head is the word embedding itself (tied); it has its own bias.
+    The decoder of the masked-language head is the word embedding itself (tied); it has its own bias. The family
+    follows from the configuration; one without segments has no next-sentence head, and ignores segments.
+
+    Args:
+        config: of any family.
+        next_sentence: with the next-sentence head; None where the family has one.
+        pooler: with the pooler; None where the next-sentence head needs it.
+
+    Raises:
+        UsageError: the family has no next-sentence head.
     """
 
-    def __init__(self, config: BertConfig, *, next_sentence: bool = True, pooler: bool | None = None) -> None:
+    def __init__(
+        self, config: ModelConfig, *, next_sentence: bool | None = None, pooler: bool | None = None
+    ) -> None:
         super().__init__()
+        if next_sentence is None:
+            next_sentence = config.has_segments
+        if (next_sentence or pooler) and not config.has_segments:
+            raise UsageError(
+                f"a {config.kind} model tells no segments apart and has no next-sentence head: "
+                "pretrain it with masked_language_model alone"
+            )
         self.config = config
-        self.encoder = Encoder(config, pooler=next_sentence if pooler is None else pooler)
-        self.masked_language_head = MaskedLanguageHead(config)
+        self.encoder = config.make_encoder(pooler=next_sentence if pooler is None else pooler)
+        self.masked_language_head = config.make_masked_language_head()
         self.next_sentence_head = NextSentenceHead(config) if next_sentence else None
         for head in (self.masked_language_head, self.next_sentence_head):
             if head is not None:
-                initialise(head, config.initializer_range)
+                initialise(head, config.head_initializer_range)
 
     def masked_language_logits(self, hidden_MD: Tensor) -> Tensor:
         """Logits [M, V] of the hidden states given, and of no others (leading shape is free)."""
@@ -150,7 +200,7 @@ class PretrainingModel(nn.Module):
         return PretrainingLogits(self.masked_language_logits(masked_MD), next_sentence_N2)
 
 
-def count_parameters(config: BertConfig, *, next_sentence: bool = True) -> int:
+def count_parameters(config: ModelConfig, *, next_sentence: bool | None = None) -> int:
     """Trainable parameters of the pretraining model, counted without allocating any."""
     with torch.device("meta"):
         model = PretrainingModel(config, next_sentence=next_sentence)

@@ -6,12 +6,16 @@ prefix, `gamma` and `beta` of old conversions) is kept aside so that saving give
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from biosmith.errors import BadInput, UsageError
 from biosmith.models.bert import ACTIVATIONS, BertConfig
+from biosmith.models.naming import Place
+
+PREFIX, HEADS, BARE = "bert.", ("cls.",), "BertModel"
+WITHOUT_POOLER = ("BertForTokenClassification", "BertForQuestionAnswering")
 
 # Hugging Face's field -> ours.
 FIELDS = {
@@ -53,15 +57,8 @@ ALIASES = {
 }
 
 
-class Place(NamedTuple):
-    """Where a Hugging Face tensor lies in `PretrainingModel`: the parameter and which third of it (fused QKV)."""
-
-    name: str
-    third: int | None = None
-
-
-def places(layers: int) -> dict[str, Place]:
-    """Canonical Hugging Face name -> place, for a model of so many layers."""
+def places(config: BertConfig) -> dict[str, Place]:
+    """Canonical Hugging Face name -> place, for a model of that configuration."""
     table = {
         "embeddings.word_embeddings.weight": Place("encoder.embeddings.words.weight"),
         "embeddings.position_embeddings.weight": Place("encoder.embeddings.positions.weight"),
@@ -75,7 +72,7 @@ def places(layers: int) -> dict[str, Place]:
         "cls.predictions.transform.LayerNorm": "masked_language_head.norm",
         "cls.seq_relationship": "next_sentence_head.dense",
     }
-    for layer in range(layers):
+    for layer in range(config.layers):
         theirs, ours = f"encoder.layer.{layer}.", f"encoder.layers.{layer}."
         dense |= {
             f"{theirs}attention.output.dense": f"{ours}attention.output",
@@ -95,7 +92,7 @@ def places(layers: int) -> dict[str, Place]:
 
 def canonical(name: str) -> str:
     """A file's name for a tensor without the prefix "bert." and with today's names of LayerNorm's parameters."""
-    name = name.removeprefix("bert.")
+    name = name.removeprefix(PREFIX)
     if name.endswith(".gamma"):
         return name.removesuffix("gamma") + "weight"
     return name.removesuffix("beta") + "bias" if name.endswith(".beta") else name
@@ -106,19 +103,25 @@ def part_of(name: str) -> str | None:
     return next((part for part, beginning in PARTS.items() if name.startswith(beginning)), None)
 
 
+def parts(names: Iterable[str]) -> frozenset[str]:
+    """The parts that a folder with such canonical names holds."""
+    found = {part_of(name) for name in names if name not in ALIASES}
+    return frozenset(part for part in found if part is not None)
+
+
+def architecture(*, masked_language: bool, next_sentence: bool) -> str:
+    """Class name in transformers of a model with these heads."""
+    if not masked_language:
+        return BARE
+    return "BertForPreTraining" if next_sentence else "BertForMaskedLM"
+
+
 def config_from_hugging_face(raw: Mapping[str, Any], file: Path) -> BertConfig:
     """Our configuration from a `config.json`.
 
     Raises:
-        BadInput: another architecture, or a BERT with something that this encoder does not compute.
+        BadInput: a BERT with something that this encoder does not compute.
     """
-    architectures = raw.get("architectures") or []
-    model_type = raw.get("model_type") or ("bert" if str(architectures[:1]).startswith("['Bert") else None)
-    if model_type != "bert":
-        named = ", ".join(map(str, architectures)) or "no architecture"
-        raise BadInput(
-            file, f"is a {model_type or 'nameless'} model ({named}), not a bert model (BertModel, ...)"
-        )
     for key, wanted in (("position_embedding_type", "absolute"), ("is_decoder", False)):
         if raw.get(key, wanted) not in (wanted, None):
             raise BadInput(file, f"{key} is not supported", value=raw[key], valid=[wanted])

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING
 from biosmith.artefact import Manifest
 
 if TYPE_CHECKING:
-    from biosmith.models.bert import BertConfig
+    from biosmith.models.families import ModelConfig
 
+# By the end of the architecture's name.
 _TASKS = {
-    "BertForPreTraining": ("fill-mask", "AutoModelForMaskedLM"),
-    "BertForMaskedLM": ("fill-mask", "AutoModelForMaskedLM"),
-    "BertForTokenClassification": ("token-classification", "AutoModelForTokenClassification"),
-    "BertForSequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
-    "BertForQuestionAnswering": ("question-answering", "AutoModelForQuestionAnswering"),
+    "ForPreTraining": ("fill-mask", "AutoModelForMaskedLM"),
+    "ForMaskedLM": ("fill-mask", "AutoModelForMaskedLM"),
+    "ForTokenClassification": ("token-classification", "AutoModelForTokenClassification"),
+    "ForSequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
+    "ForQuestionAnswering": ("question-answering", "AutoModelForQuestionAnswering"),
 }
+_TITLES = {"bert": "BERT", "modernbert": "ModernBERT"}
 
 
-def model_card(name: str, architecture: str, config: BertConfig, manifest: Manifest) -> str:
+def model_card(name: str, architecture: str, config: ModelConfig, manifest: Manifest) -> str:
     """A model card in Markdown with the metadata that the Hugging Face hub reads.
 
     Args:
@@ -29,7 +31,8 @@ def model_card(name: str, architecture: str, config: BertConfig, manifest: Manif
         config: of the encoder.
         manifest: what made it; numbers among its counts are shown.
     """
-    task, loader = _TASKS.get(architecture, ("feature-extraction", "AutoModel"))
+    tasks = [task for end, task in _TASKS.items() if architecture.endswith(end)]
+    task, loader = tasks[0] if tasks else ("feature-extraction", "AutoModel")
     rows = {
         "architecture": architecture,
         "layers x width x heads": f"{config.layers} x {config.width} x {config.heads}",
@@ -51,11 +54,11 @@ pipeline_tag: {task}
 tags:
 - biomedical
 - biosmith
-- bert
+- {config.kind}
 ---
 # {name}
 
-A BERT encoder written by biosmith; `manifest.json` beside this file names what made it and from what.
+A {_TITLES[config.kind]} encoder written by biosmith; `manifest.json` beside this file names what made it and from what.
 
 | | |
 |---|---|

@@ -6,7 +6,7 @@ Only safetensors are read; a pickle can run code when it is opened (`biosmith co
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from biosmith.errors import BadInput, UsageError
-from biosmith.models import bert_names
-from biosmith.models.bert import BertConfig, PretrainingModel
+from biosmith.models.bert import PretrainingModel
 from biosmith.models.encoder import Encoder, initialise
-from biosmith.models.heads import MaskedLanguageHead, NextSentenceHead, Pooler
+from biosmith.models.families import ModelConfig, config_from_hugging_face, names_of
+from biosmith.models.heads import NextSentenceHead, Pooler
+from biosmith.models.naming import Names, Place
 from biosmith.progress import say
 
 WEIGHTS, INDEX, PICKLE = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
@@ -48,8 +49,8 @@ class Origin:
     unused: tuple[str, ...] = ()
 
 
-def load_encoder(folder: str | Path, *, dtype: torch.dtype | None = None) -> tuple[Encoder, BertConfig]:
-    """The encoder of a BERT-shaped Hugging Face folder, whatever its heads; in evaluation mode.
+def load_encoder(folder: str | Path, *, dtype: torch.dtype | None = None) -> tuple[Encoder, ModelConfig]:
+    """The encoder of a BERT- or ModernBERT-shaped Hugging Face folder, whatever its heads; in evaluation mode.
 
     Args:
         folder: holds `config.json` and safetensors (one file or shards).
@@ -66,7 +67,7 @@ def load_encoder(folder: str | Path, *, dtype: torch.dtype | None = None) -> tup
 
 def build_encoder(
     folder: Path,
-    config: BertConfig,
+    config: ModelConfig,
     raw: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
     dtype: torch.dtype | None = None,
@@ -80,7 +81,7 @@ def build_encoder(
     wanted = read.parts & {"pooler"}
     state, origin = read.state(wanted, wanted)
     with torch.device("meta"):
-        encoder = Encoder(read.config, pooler="pooler" in wanted)
+        encoder = read.config.make_encoder(pooler="pooler" in wanted)
     _fill(encoder, {name.removeprefix("encoder."): tensor for name, tensor in state.items()}, dtype)
     encoder.origin = origin
     return encoder.eval()
@@ -88,8 +89,8 @@ def build_encoder(
 
 def load_pretraining_model(
     folder: str | Path, *, next_sentence: bool | None = None, dtype: torch.dtype | None = None
-) -> tuple[PretrainingModel, BertConfig]:
-    """The encoder and pretraining heads of a BERT-shaped Hugging Face folder; in evaluation mode.
+) -> tuple[PretrainingModel, ModelConfig]:
+    """The encoder and pretraining heads of a BERT- or ModernBERT-shaped Hugging Face folder; in evaluation mode.
 
     Heads that the folder lacks are initialised, named on stderr and in `model.encoder.origin.initialised`.
 
@@ -99,10 +100,12 @@ def load_pretraining_model(
         dtype: of the parameters; None keeps the file's.
 
     Raises:
-        UsageError, BadInput: as `load_encoder`.
+        UsageError, BadInput: as `load_encoder`; or the family has no next-sentence head.
     """
     folder = Path(folder)
     config, raw = read_config(folder)
+    if next_sentence and not config.has_segments:
+        raise UsageError(f"{folder} is a {config.kind} model, which has no next-sentence head")
     read = _Read.of(folder, config, raw, read_tensors(folder))
     wanted = {"masked_language_head"} | (read.parts & {"pooler"})
     if next_sentence or (next_sentence is None and "next_sentence_head" in read.parts):
@@ -119,7 +122,7 @@ def load_pretraining_model(
     return model.eval(), read.config
 
 
-def read_config(folder: Path) -> tuple[BertConfig, dict[str, Any]]:
+def read_config(folder: Path) -> tuple[ModelConfig, dict[str, Any]]:
     """A folder's configuration, as ours and as it stands in `config.json`. Raises as `load_encoder`."""
     file = folder / "config.json"
     if not file.is_file():
@@ -131,7 +134,7 @@ def read_config(folder: Path) -> tuple[BertConfig, dict[str, Any]]:
         raise BadInput(file, f"is not JSON: {error}") from error
     if not isinstance(raw, dict):
         raise BadInput(file, "is not a JSON object")
-    return bert_names.config_from_hugging_face(raw, file), raw
+    return config_from_hugging_face(raw, file), raw
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
@@ -170,31 +173,32 @@ class _Read:
     """A folder as read: what it holds under canonical names, and what that makes of a model's parameters."""
 
     folder: Path
-    config: BertConfig
+    family: Names
+    config: ModelConfig
     raw: Mapping[str, Any]
     tensors: Mapping[str, Tensor]  # by canonical name
     names: Mapping[str, str]  # canonical name -> the file's name
 
     @classmethod
     def of(
-        cls, folder: Path, config: BertConfig, raw: Mapping[str, Any], tensors: Mapping[str, Tensor]
+        cls, folder: Path, config: ModelConfig, raw: Mapping[str, Any], tensors: Mapping[str, Tensor]
     ) -> _Read:
-        names = {bert_names.canonical(name): name for name in tensors}
-        return cls(folder, config, raw, {c: tensors[n] for c, n in names.items()}, names)
+        family = names_of(raw, folder / "config.json")
+        names = {family.canonical(name): name for name in tensors}
+        return cls(folder, family, config, raw, {c: tensors[n] for c, n in names.items()}, names)
 
     @property
     def parts(self) -> frozenset[str]:
         """Which of pooler and heads the folder holds."""
-        parts = {bert_names.part_of(name) for name in self.tensors if name not in bert_names.ALIASES}
-        return frozenset(part for part in parts if part is not None)
+        return self.family.parts(self.tensors)
 
     def state(self, wanted: Iterable[str], present: Iterable[str]) -> tuple[dict[str, Tensor], Origin]:
         """Parameters under the names of `PretrainingModel`, `wanted` parts only; those not `present` are made."""
         wanted, present = frozenset(wanted), frozenset(present)
-        places = bert_names.places(self.config.layers)
+        places = self.family.places(self.config)
         pieces: dict[str, dict[int | None, Tensor]] = {}
         for name, place in places.items():
-            part = bert_names.part_of(name)
+            part = self.family.part_of(name)
             if part is None or part in present:
                 pieces.setdefault(place.name, {})[place.third] = self._tensor(name)
         state = {
@@ -213,38 +217,38 @@ class _Read:
         return self.tensors[name]
 
     def _check_ties(self) -> None:
-        for alias, name in bert_names.ALIASES.items():
+        for alias, name in self.family.ALIASES.items():
             if alias in self.tensors and not torch.equal(self.tensors[alias], self._tensor(name)):
                 raise BadInput(
                     self.folder, f"{alias!r} differs from {name!r}; only tied decoders are supported"
                 )
 
     def _origin(
-        self, places: Mapping[str, bert_names.Place], used: frozenset[str], initialised: tuple[str, ...]
+        self, places: Mapping[str, Place], used: frozenset[str], initialised: tuple[str, ...]
     ) -> Origin:
         carried, unused = {}, []
         for name, tensor in self.tensors.items():
-            if name in bert_names.BUFFERS:
+            if name in self.family.BUFFERS:
                 carried[self.names[name]] = tensor
-            elif name not in bert_names.ALIASES and (
-                name not in places or bert_names.part_of(name) not in {None, *used}
+            elif name not in self.family.ALIASES and (
+                name not in places or self.family.part_of(name) not in {None, *used}
             ):
                 unused.append(self.names[name])
-        other = any(bert_names.canonical(name) not in places for name in unused)
+        other = any(self.family.canonical(name) not in places for name in unused)
         parts = self.parts | ({"other"} if other else set())
         return Origin(self.folder, self.raw, self.names, parts, carried, initialised, tuple(unused))
 
 
-def _fresh(part: str, config: BertConfig, dtype: torch.dtype) -> dict[str, Tensor]:
+def _fresh(part: str, config: ModelConfig, dtype: torch.dtype) -> dict[str, Tensor]:
     """Initialised parameters of a part, under the names of `PretrainingModel`."""
-    kinds: dict[str, tuple[type[nn.Module], str]] = {
-        "pooler": (Pooler, "encoder.pooler."),
-        "masked_language_head": (MaskedLanguageHead, "masked_language_head."),
-        "next_sentence_head": (NextSentenceHead, "next_sentence_head."),
+    kinds: dict[str, tuple[Callable[[], nn.Module], str]] = {
+        "pooler": (lambda: Pooler(config), "encoder.pooler."),
+        "masked_language_head": (config.make_masked_language_head, "masked_language_head."),
+        "next_sentence_head": (lambda: NextSentenceHead(config), "next_sentence_head."),
     }
-    kind, prefix = kinds[part]
-    module = kind(config)
-    initialise(module, config.initializer_range)
+    make, prefix = kinds[part]
+    module = make()
+    initialise(module, config.head_initializer_range)
     return {prefix + name: tensor.detach().to(dtype) for name, tensor in module.state_dict().items()}
 
 

@@ -1,4 +1,5 @@
-"""Checkpoints of other tools made into safe Hugging Face folders: today BERT folders whose weights are a pickle."""
+"""Checkpoints of other tools made into safe Hugging Face folders: today BERT and ModernBERT folders whose weights are a
+pickle."""
 
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ from torch import Tensor
 
 from biosmith.artefact import Manifest, describe_input
 from biosmith.errors import BadInput, UsageError
-from biosmith.models import bert_names
 from biosmith.models.checkpoint import INDEX, PICKLE, WEIGHTS, build_encoder, read_config, read_tensors
+from biosmith.models.families import FAMILIES
+from biosmith.models.naming import Names
 from biosmith.models.saving import TOKENIZER_FILES, write_folder
 
 PICKLE_INDEX = PICKLE + ".index.json"
-SUPPORTED = f"Hugging Face BERT folders with {WEIGHTS} or {PICKLE}, whole or in shards"
+SUPPORTED = f"Hugging Face BERT and ModernBERT folders with {WEIGHTS} or {PICKLE}, whole or in shards"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -38,10 +40,11 @@ def convert(source: Path, out: Path, dtype: str | None = None) -> Path:
     """
     _refuse_other_kinds(source)
     config, raw = read_config(source)
+    family = FAMILIES[config.kind]
     is_safe = (source / WEIGHTS).is_file() or (source / INDEX).is_file()
-    tensors = read_tensors(source) if is_safe else _modern(_read_pickles(source))
+    tensors = read_tensors(source) if is_safe else _renamed(_read_pickles(source), family)
     build_encoder(source, config, raw, tensors)
-    raw = bert_names.config_to_hugging_face(config, raw)
+    raw = family.config_to_hugging_face(config, raw)
     if dtype is not None:
         wanted = DTYPES[dtype]
         tensors = {name: t.to(wanted) if t.is_floating_point() else t for name, t in tensors.items()}
@@ -73,13 +76,13 @@ def _read_pickles(source: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _modern(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _renamed(tensors: Mapping[str, Tensor], family: Names) -> dict[str, Tensor]:
     """Under today's names, without index buffers and second copies of tied tensors."""
     kept = {}
     for name, tensor in tensors.items():
-        canonical = bert_names.canonical(name)
-        if canonical not in (*bert_names.BUFFERS, *bert_names.ALIASES):
-            kept[("bert." if name.startswith("bert.") else "") + canonical] = tensor
+        canonical = family.canonical(name)
+        if canonical not in (*family.BUFFERS, *family.ALIASES):
+            kept[(family.PREFIX if name.startswith(family.PREFIX) else "") + canonical] = tensor
     return kept
 
 

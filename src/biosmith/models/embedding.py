@@ -1,4 +1,4 @@
-"""Texts to vectors with any BERT-shaped Hugging Face folder."""
+"""Texts to vectors with any BERT- or ModernBERT-shaped Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TextEncoder:
 def encoder(
     folder: str | Path, *, device: str | torch.device | None = None, dtype: torch.dtype | None = None
 ) -> TextEncoder:
-    """Load a BERT-shaped Hugging Face folder for `.embed`.
+    """Load a BERT- or ModernBERT-shaped Hugging Face folder for `.embed`.
 
     >>> vectors = encoder("models/bioformer-8l").embed(["EGFR mutations in lung cancer"])  # doctest: +SKIP
 

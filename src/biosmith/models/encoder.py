@@ -1,12 +1,12 @@
-"""The post-LN transformer encoder: one set of parameters, two ways in (padded and packed).
+"""The transformer encoder, and BERT's post-LN parts of it: one set of parameters, two ways in (padded and packed).
 
 Layers know nothing about batching: they see x_..D and an `attend` function that mixes tokens of one sequence.
-Another family (pre-LN, rotary, gated) brings its own embeddings and layer and reuses `attention`.
+Another family (`modern`: pre-LN, rotary, gated) brings its own embeddings and layers.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,8 @@ from biosmith.models.heads import Pooler, activate
 if TYPE_CHECKING:
     from biosmith.models.bert import BertConfig
     from biosmith.models.checkpoint import Origin
+    from biosmith.models.families import ModelConfig
+    from biosmith.models.modern import WordEmbeddings
 
 
 class Encoder(nn.Module):
@@ -26,14 +28,29 @@ class Encoder(nn.Module):
     same tensors under the same names.
     """
 
-    def __init__(self, config: BertConfig, *, pooler: bool = True) -> None:
+    def __init__(self, config: ModelConfig, *, pooler: bool = True) -> None:
         super().__init__()
         self.config = config
-        self.embeddings = Embeddings(config)
-        self.layers = nn.ModuleList(PostNormLayer(config) for _ in range(config.layers))
+        self.embeddings = self._make_embeddings(config)
+        self.layers = nn.ModuleList(self._make_layer(config, number) for number in range(config.layers))
         self.pooler = Pooler(config) if pooler else None
         self.origin: Origin | None = None
         initialise(self, config.initializer_range)
+
+    # What another family replaces.
+
+    def _make_embeddings(self, config: Any) -> Embeddings | WordEmbeddings:
+        return Embeddings(config)
+
+    def _make_layer(self, config: Any, number: int) -> nn.Module:
+        return PostNormLayer(config)
+
+    def _through_layers(
+        self, x: Tensor, attend: PaddedAttention | PackedAttention, positions: Tensor
+    ) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, attend)
+        return x
 
     def forward(
         self,
@@ -52,10 +69,7 @@ class Encoder(nn.Module):
         if token_type_ids_BL is None:
             token_type_ids_BL = torch.zeros_like(input_ids_BL)
         x_BLD = self.embeddings(input_ids_BL, positions_L, token_type_ids_BL)
-        attend = PaddedAttention.of(attention_mask_BL)
-        for layer in self.layers:
-            x_BLD = layer(x_BLD, attend)
-        return x_BLD
+        return self._through_layers(x_BLD, PaddedAttention.of(attention_mask_BL), positions_L)
 
     def forward_packed(
         self,
@@ -75,10 +89,7 @@ class Encoder(nn.Module):
             max_seqlen: an upper bound of the sequences' lengths.
         """
         x_TD = self.embeddings(input_ids_T, position_ids_T, token_type_ids_T)
-        attend = PackedAttention(cu_seqlens, max_seqlen)
-        for layer in self.layers:
-            x_TD = layer(x_TD, attend)
-        return x_TD
+        return self._through_layers(x_TD, PackedAttention(cu_seqlens, max_seqlen), position_ids_T)
 
 
 class Embeddings(nn.Module):
@@ -126,12 +137,12 @@ class PostNormLayer(nn.Module):
 class Attention(nn.Module):
     """Multi-head self-attention; queries, keys and values come from one matrix [3 * D, D], in this order."""
 
-    def __init__(self, config: BertConfig) -> None:
+    def __init__(self, config: ModelConfig, *, bias: bool = True) -> None:
         super().__init__()
         self.heads = config.heads
         self.dropout = config.attention_dropout
-        self.qkv = nn.Linear(config.width, 3 * config.width)
-        self.output = nn.Linear(config.width, config.width)
+        self.qkv = nn.Linear(config.width, 3 * config.width, bias=bias)
+        self.output = nn.Linear(config.width, config.width, bias=bias)
 
     def forward(self, x: Tensor, attend: Attend) -> Tensor:
         """x [..., D] -> mixed [..., D]."""
@@ -167,4 +178,5 @@ def initialise(module: nn.Module, standard_deviation: float) -> None:
                 nn.init.zeros_(part.bias)
         elif isinstance(part, nn.LayerNorm):
             nn.init.ones_(part.weight)
-            nn.init.zeros_(part.bias)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 if TYPE_CHECKING:
-    from biosmith.models.bert import BertConfig
+    from biosmith.models.families import ModelConfig
 
 
 def activate(x: Tensor, activation: str) -> Tensor:
@@ -20,7 +20,7 @@ def activate(x: Tensor, activation: str) -> Tensor:
 class Pooler(nn.Module):
     """A dense layer with tanh over the hidden state of a sequence's first token."""
 
-    def __init__(self, config: BertConfig) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.width, config.width)
 
@@ -30,14 +30,24 @@ class Pooler(nn.Module):
 
 
 class MaskedLanguageHead(nn.Module):
-    """Dense, activation, LayerNorm, then the decoder: the word embedding (tied) with a bias of its own."""
+    """Dense, activation, LayerNorm, then the decoder: the word embedding (tied) with a bias of its own.
 
-    def __init__(self, config: BertConfig) -> None:
+    Each of the three has a bias unless the family leaves it out.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        dense_bias: bool = True,
+        norm_bias: bool = True,
+        decoder_bias: bool = True,
+    ) -> None:
         super().__init__()
-        self.activation = config.activation
-        self.dense = nn.Linear(config.width, config.width)
-        self.norm = nn.LayerNorm(config.width, eps=config.layer_norm_epsilon)
-        self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
+        self.activation = config.head_activation
+        self.dense = nn.Linear(config.width, config.width, bias=dense_bias)
+        self.norm = nn.LayerNorm(config.width, eps=config.layer_norm_epsilon, bias=norm_bias)
+        self.bias = nn.Parameter(torch.zeros(config.vocabulary_size)) if decoder_bias else None
 
     def forward(self, hidden_MD: Tensor, words_VD: Tensor) -> Tensor:
         """Logits [..., V] of hidden states [..., D], given the word embedding [V, D]."""
@@ -47,7 +57,7 @@ class MaskedLanguageHead(nn.Module):
 class NextSentenceHead(nn.Module):
     """Is the second segment the one that followed (column 0) or a random one (column 1)?"""
 
-    def __init__(self, config: BertConfig) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.width, 2)
 

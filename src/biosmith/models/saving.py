@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,11 +24,11 @@ from biosmith.artefact import (
     write_json,
 )
 from biosmith.errors import BadInput, BiosmithError, UsageError
-from biosmith.models import bert_names
 from biosmith.models.bert import PretrainingModel
 from biosmith.models.card import model_card
 from biosmith.models.checkpoint import INDEX, WEIGHTS, Origin
 from biosmith.models.encoder import Encoder
+from biosmith.models.families import FAMILIES, config_from_hugging_face, names_of
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -43,8 +44,6 @@ TOKENIZER_FILES = (
 )
 # Rows that a model may have beyond its vocabulary: Megatron pads to a multiple of 128 times the number of devices.
 MOST_PADDING_ROWS = 1_024
-# Tuned models that have no pooler in transformers.
-WITHOUT_POOLER = ("BertForTokenClassification", "BertForQuestionAnswering")
 
 
 def save_model(
@@ -59,7 +58,7 @@ def save_model(
     card: str | None = None,
 ) -> Path:
     """Write a folder that `transformers` loads with equal logits: config.json, model.safetensors, tokenizer files
-    byte for byte, README.md and manifest.json.
+    byte for byte (but that the tokenizer of a model without segments makes none), README.md and manifest.json.
 
     A model loaded from a Hugging Face folder gets the same tensors, names and configuration keys again; parameters
     keep their dtype.
@@ -82,19 +81,21 @@ def save_model(
     encoder = model if isinstance(model, Encoder) else model.encoder
     if tokenizer is not None:
         check_vocabulary(tokenizer, model.config.vocabulary_size)
-    origin = encoder.origin
+    origin, family = encoder.origin, FAMILIES[model.config.kind]
     same = origin is not None and architecture is None and not head and _parts(model) == origin.parts
-    architecture = architecture or _architecture(model)
+    architecture = architecture or architecture_of(model)
     if same and origin is not None:
         architecture = (origin.config.get("architectures") or [architecture])[0]
     tensors = hugging_face_tensors(model, architecture, origin if same else None)
-    if not same and architecture in WITHOUT_POOLER and head:
+    if not same and architecture in family.WITHOUT_POOLER and head:
         tensors = {name: tensor for name, tensor in tensors.items() if "pooler." not in name}
     tensors |= dict(head or {})
-    raw = bert_names.config_to_hugging_face(model.config, None if origin is None else origin.config)
+    raw = family.config_to_hugging_face(model.config, None if origin is None else origin.config)
     if not same:
         raw["architectures"] = [architecture]
     _name_dtype(raw, encoder.embeddings.words.weight.dtype, is_new=origin is None)
+    if origin is None and tokenizer is not None:
+        _name_special_tokens(raw, tokenizer)
     raw |= dict(config or {})
     manifest = manifest or Manifest(
         kind="model", inputs=describe_inputs(origin.folder if origin else None, tokenizer)
@@ -124,12 +125,15 @@ def write_folder(
         UsageError: the folder holds something.
         BiosmithError: the disk is full.
     """
-    config = bert_names.config_from_hugging_face(raw, folder / "config.json")
-    architecture = (raw.get("architectures") or ["BertModel"])[0]
+    family, config = (
+        names_of(raw, folder / "config.json"),
+        config_from_hugging_face(raw, folder / "config.json"),
+    )
+    architecture = (raw.get("architectures") or [family.BARE])[0]
     parameters = sum(
         tensor.numel()
         for name, tensor in tensors.items()
-        if bert_names.canonical(name) not in (*bert_names.ALIASES, *bert_names.BUFFERS)
+        if family.canonical(name) not in (*family.ALIASES, *family.BUFFERS)
     )
     counts = {"parameters": parameters, "vocabulary": config.vocabulary_size, **manifest.counts}
     manifest = dataclasses.replace(manifest, counts=counts)
@@ -141,6 +145,8 @@ def write_folder(
             raise BiosmithError(f"{folder / WEIGHTS} cannot be written: {error}") from error
         write_json(temporary / "config.json", raw)
         copy_tokenizer(tokenizer, temporary)
+        if not config.has_segments:
+            _withhold_segments(temporary / "tokenizer_config.json")
         text = model_card(folder.name, architecture, config, manifest) if card is None else card
         (temporary / "README.md").write_text(text, encoding="utf-8")
         settings = manifest.config or to_plain(raw)
@@ -160,18 +166,19 @@ def hugging_face_tensors(
 ) -> dict[str, Tensor]:
     """A model's parameters under Hugging Face's names, on the CPU; `origin` gives the names of the file they came
     from, its aliases and buffers."""
+    family = FAMILIES[model.config.kind]
     prefix = "encoder." if isinstance(model, Encoder) else ""
     state = {prefix + name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     found = {}
-    for name, place in bert_names.places(model.config.layers).items():
+    for name, place in family.places(model.config).items():
         if place.name not in state:
             continue
         tensor = state[place.name]
         found[name] = tensor if place.third is None else tensor.chunk(3)[place.third].clone()
     if origin is None:
-        outer = "" if architecture == "BertModel" else "bert."
-        return {n if n.startswith("cls.") else outer + n: tensor for n, tensor in found.items()}
-    for alias, name in bert_names.ALIASES.items():
+        outer = "" if architecture == family.BARE else family.PREFIX
+        return {n if n.startswith(family.HEADS) else outer + n: tensor for n, tensor in found.items()}
+    for alias, name in family.ALIASES.items():
         if alias in origin.names:
             found[alias] = found[name].clone()
     return {origin.names[name]: tensor for name, tensor in found.items()} | dict(origin.carried)
@@ -204,10 +211,12 @@ def _parts(model: Encoder | PretrainingModel) -> frozenset[str]:
     return frozenset(parts)
 
 
-def _architecture(model: Encoder | PretrainingModel) -> str:
-    if isinstance(model, Encoder):
-        return "BertModel"
-    return "BertForMaskedLM" if model.next_sentence_head is None else "BertForPreTraining"
+def architecture_of(model: Encoder | PretrainingModel) -> str:
+    """Class name in transformers of a model with these parts."""
+    parts = _parts(model)
+    return FAMILIES[model.config.kind].architecture(
+        masked_language="masked_language_head" in parts, next_sentence="next_sentence_head" in parts
+    )
 
 
 def _name_dtype(raw: dict[str, Any], dtype: torch.dtype, *, is_new: bool) -> None:
@@ -215,6 +224,31 @@ def _name_dtype(raw: dict[str, Any], dtype: torch.dtype, *, is_new: bool) -> Non
     keys = [key for key in ("dtype", "torch_dtype") if raw.get(key) is not None]
     for key in ["dtype"] if is_new else keys:
         raw[key] = str(dtype).removeprefix("torch.")
+
+
+def _name_special_tokens(raw: dict[str, Any], tokenizer: Path) -> None:
+    """Fill in the ids of special tokens that a new configuration leaves open."""
+    from tokenizers import Tokenizer
+
+    files = [tokenizer / "tokenizer.json", tokenizer / "tokenizer_config.json"]
+    if not all(file.is_file() for file in files):
+        return
+    pieces, named = Tokenizer.from_file(str(files[0])), json.loads(files[1].read_text(encoding="utf-8"))
+    # An encoder's sequences begin with its [CLS] and end with its [SEP].
+    for key, token in (("cls", "cls"), ("bos", "cls"), ("sep", "sep"), ("eos", "sep")):
+        name = named.get(f"{token}_token")
+        name = name.get("content") if isinstance(name, dict) else name
+        if f"{key}_token_id" in raw and raw[f"{key}_token_id"] is None and name is not None:
+            raw[f"{key}_token_id"] = pieces.token_to_id(name)
+
+
+def _withhold_segments(tokenizer_config: Path) -> None:
+    """Let a copied tokenizer make no segments, which the model's class in transformers would not take."""
+    if not tokenizer_config.is_file():
+        return
+    settings = json.loads(tokenizer_config.read_text(encoding="utf-8"))
+    if "token_type_ids" in settings.get("model_input_names", ["token_type_ids"]):
+        write_json(tokenizer_config, {**settings, "model_input_names": ["input_ids", "attention_mask"]})
 
 
 def describe_inputs(model: Path | None, tokenizer: Path | None) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 
 from biosmith.artefact import Manifest, describe_input, load_manifest, require_new_folder, to_plain
 from biosmith.errors import BadInput, UsageError
-from biosmith.models.bert import BertConfig, PretrainingModel
-from biosmith.models.saving import save_model
+from biosmith.models.bert import PretrainingModel
+from biosmith.models.saving import architecture_of, save_model
 from biosmith.pretraining.checkpoints import MODEL, list_checkpoints, read_state
 from biosmith.pretraining.config import Recipe
 from biosmith.pretraining.run import TOKENIZER, read_run
@@ -56,8 +56,7 @@ def export_run(run: Path, out: Path, *, step: int | None = None, vocabulary: Pat
         kind="model", config=to_plain(recipe), seed=recipe.seed, inputs=[describe_input(run)], counts=counts
     )
     save_model(out, model, tokenizer_from=tokenizer, manifest=made)
-    architecture = "BertForPreTraining" if model.next_sentence_head is not None else "BertForMaskedLM"
-    return Export(out, found, sum(p.numel() for p in model.parameters()), architecture)
+    return Export(out, found, sum(p.numel() for p in model.parameters()), architecture_of(model))
 
 
 def _find_checkpoint(run: Path, step: int | None) -> Path:
@@ -91,10 +90,10 @@ def _find_tokenizer(run: Path, vocabulary: Path | None) -> Path:
 
 def _load(checkpoint: Path, recipe: Recipe) -> PretrainingModel:
     """The model of a checkpoint. Its configuration names the dropout for fine-tuning: where a run trained without
-    any, the papers' 0.1."""
+    any, what its family usually has (BERT 0.1)."""
     config = recipe.model
     if recipe.profile == "fast":
-        usual = BertConfig()
+        usual = type(config)()
         config = dataclasses.replace(
             config,
             dropout=config.dropout or usual.dropout,

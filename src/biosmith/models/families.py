@@ -1,0 +1,45 @@
+"""The families of encoders; a new one is a line in `FAMILIES` and a member of `ModelConfig`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from biosmith.errors import BadInput
+from biosmith.models import bert_names, modern_names
+from biosmith.models.bert import BertConfig
+from biosmith.models.modern import ModernConfig
+from biosmith.models.naming import Names
+
+ModelConfig = BertConfig | ModernConfig
+
+# Hugging Face's model_type, which is `config.kind` -> the family's names.
+FAMILIES: dict[str, Names] = {"bert": bert_names, "modernbert": modern_names}
+
+
+def names_of(raw: Mapping[str, Any], file: Path) -> Names:
+    """The names of the family of a `config.json`.
+
+    Raises:
+        BadInput: another architecture, which is named.
+    """
+    architectures = raw.get("architectures") or []
+    kind = raw.get("model_type") or ("bert" if str(architectures[:1]).startswith("['Bert") else None)
+    if kind not in FAMILIES:
+        named = ", ".join(map(str, architectures)) or "no architecture"
+        raise BadInput(
+            file,
+            f"is a {kind or 'nameless'} model ({named}), not a {' or '.join(FAMILIES)} model (BertModel, ...)",
+        )
+    return FAMILIES[kind]
+
+
+def config_from_hugging_face(raw: Mapping[str, Any], file: Path) -> ModelConfig:
+    """Our configuration from a `config.json` of any family.
+
+    Raises:
+        BadInput: another architecture, or something that this encoder does not compute.
+    """
+    config: ModelConfig = names_of(raw, file).config_from_hugging_face(raw, file)
+    return config
