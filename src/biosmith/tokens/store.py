@@ -294,7 +294,12 @@ class StoreWriter:
         self.shards: list[dict[str, Any]] = [dict(shard) for shard in done]
         self._dtype = token_dtype(vocabulary.size)
         self._waiting: list[Tokens] = []
-        self._tokens = 0
+        self._tokens = self._documents = 0
+
+    @property
+    def documents(self) -> int:
+        """Documents with a token so far, those of an earlier run included."""
+        return self._documents + sum(int(shard["documents"]) for shard in self.shards)
 
     def append(self, tokens: Tokens) -> bool:
         """Add documents; those without a token are left out. True if a shard was closed by it."""
@@ -304,8 +309,9 @@ class StoreWriter:
                 offsets=np.concatenate([tokens.offsets[:1], tokens.offsets[1:][lengths > 0]])
             )
         if len(tokens.ids):
-            self._waiting.append(tokens._replace(ids=tokens.ids.astype(self._dtype)))
+            self._waiting.append(tokens._replace(ids=tokens.ids.astype(self._dtype, copy=False)))
             self._tokens += len(tokens.ids)
+            self._documents += len(tokens.offsets) - 1
         if self._tokens >= self.shard_tokens:
             self._close_shard()
             return True
@@ -331,7 +337,7 @@ class StoreWriter:
             "sentences": int(sentences.sum()),
         }
         self.shards.append({"name": name, **described, **counts})
-        self._waiting, self._tokens = [], 0
+        self._waiting, self._tokens, self._documents = [], 0, 0
 
     def finish(self, manifest: Manifest) -> Manifest:
         """Close the last shard, write the offsets and then the manifest, which gets the files, counts and vocabulary."""

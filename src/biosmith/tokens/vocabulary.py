@@ -21,6 +21,7 @@ from biosmith.tokens.store import VocabularyMark
 from biosmith.tokens.training import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK, dress
 
 TOKENIZER, SETTINGS, PIECES = "tokenizer.json", "tokenizer_config.json", "vocab.txt"
+_SIGNS = (SETTINGS, "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "spm.model")
 _ROLES = {
     "pad": ("[PAD]", "<pad>"),
     "unk": ("[UNK]", "<unk>"),
@@ -65,10 +66,11 @@ def load_vocabulary(path: Path | str) -> Vocabulary:
         _check_case(path, tokenizer)
     elif (path / PIECES).is_file():
         tokenizer = _from_pieces(path / PIECES, _settings(path).get("do_lower_case", True))
-    elif path.is_dir():
+    elif path.is_dir() and any((path / name).is_file() for name in _SIGNS):
         tokenizer = _from_transformers(path)
     else:
-        raise UsageError(f"{path} does not exist; expected a vocabulary folder, a {TOKENIZER} or a {PIECES}")
+        what = "holds no tokenizer" if path.is_dir() else "does not exist"
+        raise UsageError(f"{path} {what}; expected a vocabulary folder, a {TOKENIZER} or a {PIECES}")
     tokenizer.no_padding()
     tokenizer.no_truncation()
     tokenizer.encode_special_tokens = True
