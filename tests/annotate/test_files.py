@@ -28,7 +28,7 @@ def spans(path: Path) -> list[tuple[str, list[tuple[int, int, str]]]]:
     return [(d.id, [(m.start, m.end, m.type) for m in d.mentions]) for d in biosmith.read(path)]
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "bioc.json", "bioc.xml", "pubtator", "parquet"])
+@pytest.mark.parametrize("suffix", ["jsonl", "bioc.json", "bioc.xml", "parquet"])
 def test_the_output_holds_what_the_annotator_found_in_every_format(
     tagger_folder: Path, tmp_path: Path, suffix: str
 ) -> None:
@@ -159,3 +159,36 @@ def test_input_without_a_document_is_one_clear_error(tagger_folder: Path, tmp_pa
     with pytest.raises(biosmith.BiosmithError, match=r"in\.jsonl.*empty file"):
         annotate_files([tmp_path / "in.jsonl"], [tagger_folder], tmp_path / "out.jsonl")
     assert not list(tmp_path.glob(".*.partial")) and not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize("suffix", ["pubtator", "html", "ann", "conll"])
+def test_every_other_format_is_written_too(tagger_folder: Path, tmp_path: Path, suffix: str) -> None:
+    source = write_input(tmp_path / "in.jsonl", 4)
+    out = tmp_path / f"out.{suffix}"
+    names = {"ann": "brat"}
+    report = annotate_files([source], [tagger_folder], out, Options(format=names.get(suffix, suffix)))
+    assert out.exists() and report.counts.documents == 4 and report.counts.mentions > 0
+    if suffix in ("pubtator", "conll"):
+        found = [m.text.lower() for d in biosmith.read(out) for m in d.mentions]
+        assert len(found) == report.counts.mentions and "gout" in found
+
+
+def test_a_page_shows_what_was_found_beside_the_gold(
+    tagger_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_input(tmp_path / "in.jsonl", 2)
+    annotate_files([source], [tagger_folder], tmp_path / "out.jsonl")
+    arguments = [
+        "view",
+        str(tmp_path / "out.jsonl"),
+        "--gold",
+        str(source),
+        "--out",
+        str(tmp_path / "page.html"),
+    ]
+    assert main([*arguments, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["documents"] == 2 and data["mentions"] > 0
+    assert "Gout" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert main(arguments) == 2
+    assert "exists already" in capsys.readouterr().err

@@ -62,3 +62,39 @@ def annotate(
     lines += [f"not held by the format: {what} ({count:,})" for what, count in report.lost.items()]
     listed = None if report.set_aside_file is None else str(report.set_aside_file)
     return Report(data, "\n".join(lines), set_aside=report.set_aside, set_aside_file=listed)
+
+
+def view(
+    file: Annotated[Path, tyro.conf.Positional],
+    *,
+    out: Path,
+    gold: Path | None = None,
+    title: str = "",
+) -> Report:
+    """Show annotated documents as one self-contained HTML page.
+
+    With --gold, documents of the same ids are compared: right, missed, spurious, other boundaries, another type.
+
+    Example:
+        biosmith view annotated.bioc.json --gold CDR_TestSet.PubTator.txt --out page.html
+
+    Args:
+        file: documents with mentions, of any format that biosmith reads.
+        out: the page to make.
+        gold: the same documents with gold mentions.
+        title: heading of the page.
+    """
+    from biosmith.errors import UsageError
+    from biosmith.rejects import Rejects
+    from biosmith.text import formats
+    from biosmith.text.formats import html
+
+    if out.exists():
+        raise UsageError(f"{out} exists already; choose another --out, or remove it")
+    rejects = Rejects()
+    documents = formats.read(file, rejects=rejects)
+    expected = None if gold is None else formats.read(gold, rejects=rejects)
+    report = html.write(documents, out, expected, title)
+    data = {"documents": report.documents, "mentions": report.mentions, "out": str(out)}
+    text = f"{out}: {report.documents:,} documents, {report.mentions:,} mentions"
+    return Report(data, text, set_aside=rejects.count)
