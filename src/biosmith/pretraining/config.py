@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from biosmith.errors import UsageError
 from biosmith.models.bert import BertConfig
+from biosmith.models.families import ModelConfig
 from biosmith.pretraining import overrides
 
 
@@ -234,7 +235,7 @@ class Recipe:
     paper: str
     corpus: CorpusFilter = CorpusFilter()
     vocabulary: Vocabulary = Vocabulary()
-    model: BertConfig = field(default_factory=BertConfig)
+    model: ModelConfig = field(default_factory=BertConfig)
     objectives: tuple[Objective, ...] = (MaskedLanguageModel(), NextSentencePrediction())
     optimizer: Optimizer = AdamW()
     schedule: Schedule = Linear()

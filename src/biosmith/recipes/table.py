@@ -10,7 +10,7 @@ from biosmith.artefact import to_plain
 from biosmith.errors import UsageError
 from biosmith.models.bert import count_parameters
 from biosmith.pretraining.config import Profile, Recipe
-from biosmith.recipes import bert, bioformer, demo, pubmedbert
+from biosmith.recipes import bert, bioformer, demo, modern, pubmedbert
 
 # One line a recipe; a new paper is a new file and a line here.
 RECIPES: dict[str, Callable[[], Recipe]] = {
@@ -18,6 +18,8 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "pubmedbert": pubmedbert.pubmedbert,
     "bioformer-8l": bioformer.bioformer_8l,
     "bioformer-16l": bioformer.bioformer_16l,
+    "modern-base": modern.modern_base,
+    "modern-small": modern.modern_small,
     "demo": demo.demo,
 }
 
