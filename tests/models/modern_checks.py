@@ -29,10 +29,9 @@ TINY_MODERN = ModernConfig(
 # Each bias on or off, each activation, windows and angles other than the published ones.
 VARIANTS: dict[str, dict[str, Any]] = {
     "as published": {},
-    "all biases": {
-        name: True
-        for name in ("attention_bias", "feed_forward_bias", "norm_bias", "head_bias", "decoder_bias")
-    },
+    "all biases": dict.fromkeys(
+        ("attention_bias", "feed_forward_bias", "norm_bias", "head_bias", "decoder_bias"), True
+    ),
     "no decoder bias": {"decoder_bias": False},
     "tanh activations": {"activation": "gelu_new", "head_activation": "gelu_new"},
     "tanh in the head only": {"head_activation": "gelu_new"},

@@ -200,7 +200,7 @@ def test_weights_start_smaller_where_a_block_ends() -> None:
 
 
 def test_the_default_has_as_many_parameters_as_the_published_modernbert_base() -> None:
-    # Warner et al. (2024), Table 1 and section 2.1: 149 million, 22 layers, 768 wide, GLU expansion 2,304.
+    # Warner et al. (2024), section 2.1: 149 million, 22 layers, 768 wide, GLU expansion 2,304.
     v, d, f, layers = 50_368, 768, 1_152, 22
     encoder = v * d + layers * (4 * d * d + 3 * d * f) + (1 + 2 * layers - 1 + 1) * d
     assert encoder == 149_014_272
@@ -222,7 +222,7 @@ def test_the_first_layer_reads_the_normalised_embeddings_as_they_are() -> None:
 def test_it_has_no_next_sentence_head_and_says_so() -> None:
     assert PretrainingModel(TINY_MODERN).next_sentence_head is None
     for asked in ({"next_sentence": True}, {"pooler": True}):
-        with pytest.raises(UsageError, match="modernbert model .* no next-sentence head"):
+        with pytest.raises(UsageError, match=r"modernbert model .* no next-sentence head"):
             PretrainingModel(TINY_MODERN, **asked)
 
 
