@@ -73,7 +73,8 @@ def view(
 ) -> Report:
     """Show annotated documents as one self-contained HTML page.
 
-    With --gold, documents of the same ids are compared: right, missed, spurious, other boundaries, another type.
+    Mentions are drawn in the text with their types; types, scores and words can be filtered. With --gold, documents
+    of the same id are compared: right, missed, spurious, other boundaries, another type.
 
     Example:
         biosmith view annotated.bioc.json --gold CDR_TestSet.PubTator.txt --out page.html
@@ -91,10 +92,23 @@ def view(
 
     if out.exists():
         raise UsageError(f"{out} exists already; choose another --out, or remove it")
-    rejects = Rejects()
-    documents = formats.read(file, rejects=rejects)
-    expected = None if gold is None else formats.read(gold, rejects=rejects)
-    report = html.write(documents, out, expected, title)
-    data = {"documents": report.documents, "mentions": report.mentions, "out": str(out)}
-    text = f"{out}: {report.documents:,} documents, {report.mentions:,} mentions"
-    return Report(data, text, set_aside=rejects.count)
+    listed = out.with_name(f"{out.name}.rejects.jsonl")
+    listed.unlink(missing_ok=True)
+    with Rejects(listed) as rejects:
+        documents = formats.read(file, rejects=rejects)
+        expected = None if gold is None else formats.read(gold, rejects=rejects)
+        page = html.write(documents, out, expected, title)
+    data = {
+        "documents": page.documents,
+        "mentions": page.mentions,
+        "out": str(out),
+        "set_aside": rejects.count,
+    }
+    lines = [f"{out}: {page.documents:,} documents, {page.mentions:,} mentions"]
+    if gold is not None:
+        statuses = {name: page.statuses[name] for name in html.STATUSES}
+        data |= {**statuses, "uncompared": page.uncompared}
+        lines.append(", ".join(f"{count:,} {html.STATUSES[name]}" for name, count in statuses.items()))
+    if page.uncompared:
+        lines.append(f"{page.uncompared:,} documents have no gold document of the same id and text")
+    return Report(data, "\n".join(lines), rejects.count, str(listed) if rejects.count else None)

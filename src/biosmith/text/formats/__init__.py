@@ -4,7 +4,7 @@ A format is one module of this package and one line of `FORMATS`. The module has
 
 - `NAME`: what users call it ("medline"); the key of the table.
 - `SUFFIXES`: endings of file names, lower case, without ".gz" or ".xz". Formats may share one; longer ones win.
-- `read(stream, rejects, file, **options) -> Iterator[Document]`: `stream` gives decompressed bytes and may not be
+- `read(stream, rejects, file, **options) -> Iterator[Document]` (all but HTML): `stream` gives decompressed bytes and may not be
   seekable; `file` is the name for messages; a record that cannot be used goes to `rejects` and reading goes on.
   Keyword-only parameters are the options of the format.
 - `looks_like(head: bytes) -> bool` (optional): whether the first 64 KiB are of this format. A format without it
@@ -56,6 +56,7 @@ FORMATS: dict[str, str] = {
     "conll": "biosmith.text.formats.conll",
     "table": "biosmith.text.formats.tables",
     "jsonl": "biosmith.text.formats.jsonl",
+    "html": "biosmith.text.formats.html",
     "plain": "biosmith.text.formats.plain",
 }
 
@@ -157,10 +158,13 @@ def load_format(name: str) -> ModuleType:
 
 def recognise(name: str, head: bytes) -> str | None:
     """Name of the format of a file, from its name and first decompressed bytes; None if there is none."""
-    by_suffix = _by_suffix(name, FORMATS)
+    readable = [known for known in FORMATS if hasattr(load_format(known), "read")]
+    by_suffix = _by_suffix(name, readable)
     if not head:
         return next((c for c in by_suffix if hasattr(load_format(c), "COMPANIONS")), None)
-    others = [o for o in FORMATS if o not in by_suffix and not getattr(load_format(o), "NEEDS_SUFFIX", False)]
+    others = [
+        o for o in readable if o not in by_suffix and not getattr(load_format(o), "NEEDS_SUFFIX", False)
+    ]
     for candidate in [*by_suffix, *others]:
         looks_like = getattr(load_format(candidate), "looks_like", None)
         if looks_like is not None and looks_like(head):
@@ -271,11 +275,15 @@ def _is_binary(head: bytes) -> bool:
 
 
 def _options(module: ModuleType) -> set[str]:
+    if not hasattr(module, "read"):
+        return set()
     parameters = inspect.signature(module.read).parameters.values()
     return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} - {"companion"}
 
 
 def _check_options(format: str | None, options: dict[str, Any]) -> None:
+    if format is not None and not hasattr(load_format(format), "read"):
+        raise UsageError(f"format {format!r} can only be written")
     formats = [format] if format is not None else list(FORMATS)
     known = {option for name in formats for option in _options(load_format(name))}
     for option in options:
