@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from biosmith.cli import Report
 from biosmith.errors import UsageError
 from biosmith.tokens.schemes import Kind
+
+if TYPE_CHECKING:
+    from biosmith.tokens.fragmentation import VocabularyCut
 
 
 def train(
@@ -85,3 +89,101 @@ def train(
     if made.filled:
         text += f"; the corpus gave out before, {made.filled:,} pieces are unused slots"
     return Report(data, text)
+
+
+def report(
+    vocab: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    *,
+    terms: Path | None = None,
+    data: tuple[Path, ...] = (),
+    out: Path | None = None,
+    limit: int = 100_000,
+) -> Report:
+    """Show how vocabularies cut biomedical words, side by side.
+
+    Pieces a word (white-space separated) and the share of words of which something is unknown, over the text of --data;
+    the pieces of each term (by default the 17 of PubMedBERT's Table 1); and, where the data have mentions, the share of
+    mentions of which no word is broken, and pieces a word inside mentions (BioMegatron's Table 4).
+
+    Example:
+        biosmith vocab report vocab models/bert-base-uncased --data NCBI-disease/train.tsv corpus --out report
+
+    Args:
+        vocab: vocabulary folders, tokenizer or model folders of Hugging Face, tokenizer.json or vocab.txt files.
+        terms: a file of terms, one a line, instead of the 17.
+        data: files, folders or archives of any format that biosmith reads, or corpus folders; each is one dataset.
+        out: a folder for report.json and report.png.
+        limit: documents read of each path at most.
+    """
+    from biosmith.artefact import write_json
+    from biosmith.rejects import Rejects
+    from biosmith.tokens.fragmentation import TERMS, measure, read_samples, read_terms, short_names
+    from biosmith.tokens.picture import draw_report
+    from biosmith.tokens.vocabulary import load_vocabulary
+
+    if not vocab:
+        raise UsageError("give at least one vocabulary")
+    loaded = [load_vocabulary(path) for path in vocab]
+    listed = TERMS if terms is None else read_terms(terms)
+    with Rejects(out / "rejects.jsonl" if out else None) as rejects:
+        samples = read_samples(data, limit=limit, rejects=rejects)
+        cuts = [measure(vocabulary, samples, listed) for vocabulary in loaded]
+    labels = short_names(vocab)
+    found = [cut.as_dict() for cut in cuts]
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / "report.json", found)
+        draw_report(cuts, labels, out / "report.png")
+    listed_in = str(rejects.path) if rejects.path else None
+    return Report(found, _side_by_side(cuts, labels, out), set_aside=rejects.count, set_aside_file=listed_in)
+
+
+def _side_by_side(cuts: Sequence[VocabularyCut], labels: Sequence[str], out: Path | None) -> Any:
+    from rich.console import Group
+    from rich.markup import escape
+    from rich.table import Table
+
+    def table(title: str, rows: Sequence[tuple[str, Sequence[str]]]) -> Table:
+        shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold cyan")
+        shown.add_column("")
+        for label in labels:
+            shown.add_column(label, justify="right" if title != "Terms" else "left")
+        for name, cells in rows:
+            shown.add_row(name, *cells)
+        return shown
+
+    def rate(value: float | None, form: str) -> str:
+        return "no --data" if value is None else format(value, form)
+
+    tables = [
+        table(
+            f"Text, {cuts[0].words:,} words",
+            [
+                ("pieces", [f"{cut.size:,}" for cut in cuts]),
+                ("kind", [f"{cut.kind}, {'cased' if cut.cased else 'uncased'}" for cut in cuts]),
+                ("pieces a word", [rate(cut.fragmentation, ".3f") for cut in cuts]),
+                ("unknown words", [rate(cut.unknown_rate, ".3%") for cut in cuts]),
+                ("terms kept whole", [f"{cut.whole_terms} of {len(cut.terms)}" for cut in cuts]),
+            ],
+        ),
+        table(
+            "Terms",
+            [(escape(term), [_shown(cut.terms[term]) for cut in cuts]) for term in cuts[0].terms],
+        ),
+    ]
+    for name, first in cuts[0].mentions.items():
+        of = [cut.mentions[name] for cut in cuts]
+        rows = [
+            ("kept whole", [f"{each.whole:.1%}" for each in of]),
+            ("pieces a mention", [f"{each.pieces_a_mention:.2f}" for each in of]),
+            ("pieces a word", [f"{each.pieces_a_word:.3f}" for each in of]),
+        ]
+        tables.append(table(f"{name}, {first.mentions:,} mentions", rows))
+    where = [f"\nreport.json and report.png are in {out}"] if out else []
+    return Group(*tables, *where)
+
+
+def _shown(pieces: list[str]) -> str:
+    from rich.markup import escape
+
+    return f"[green]{escape(pieces[0])}[/]" if len(pieces) == 1 else escape(" ".join(pieces))

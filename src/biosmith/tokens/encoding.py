@@ -273,6 +273,12 @@ def how_spaces_matter(state: dict[str, Any]) -> Spaces:
     return "joined" if plain and set(kinds) <= {"NFC", "NFD", "StripAccents", "Lowercase"} else "unknown"
 
 
+def needs_space_before(tokenizer: Tokenizer) -> bool:
+    """Whether a word has to be given with a space before it to be cut as it is inside a sentence."""
+    state = json.loads(tokenizer.to_str())
+    return how_spaces_matter(state) == "joined" and not state["pre_tokenizer"].get("add_prefix_space")
+
+
 # Normalisers that never look across a space.
 _LOCAL = frozenset(("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents"))
 
