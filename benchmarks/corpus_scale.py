@@ -10,7 +10,7 @@ the largest sum of their memory (resident, and without file pages, which the sys
 
 Extrapolation to 36 million citations: seconds a citation at the largest size, those that spread over cores divided by
 their number (`corpus build` reports its stages; for the others Amdahl's law on the times with 1 and 2 workers), with
-no claim that disks keep up with 64 cores. Writes benchmarks/results/corpus_scale.json.
+no claim that disks keep up with 64 cores. Run it on a machine that does nothing else. Writes benchmarks/results/corpus_scale.json.
 """
 
 from __future__ import annotations
@@ -246,20 +246,24 @@ def extrapolate(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def seconds_a_citation(rows: list[dict[str, Any]], largest: dict[str, Any]) -> tuple[float, float]:
     """Seconds a citation that spread over cores, and that do not.
 
-    From the stages, if the command reports them; else as the times with 1 and 2 workers of the largest size that was
-    measured with both imply (Amdahl's law).
+    From the stages at the largest size, if the command reports them. Else from what each further citation costs (the
+    difference of the two largest sizes, so that start-up does not count) with 1 and with 2 workers (Amdahl's law).
     """
     size, workers = largest["citations"], largest["workers"]
     if "stages" in largest:
         stages = largest["stages"]
         return (stages["reading"] + stages["writing"]) * workers / size, stages["choosing"] / size
-    by = {(row["citations"], row["workers"]): row["seconds"] for row in rows}
-    both = [measured for measured, count in by if count == 1 and (measured, 2) in by]
-    serial = 1.0
-    if both:
-        serial = min(1.0, max(0.0, 2 * by[max(both), 2] / by[max(both), 1] - 1))
-    one_core = largest["seconds"] / (serial + (1 - serial) / workers)
-    return one_core * (1 - serial) / size, one_core * serial / size
+    cost = {count: seconds_a_further_citation(rows, count) for count in {row["workers"] for row in rows}}
+    one = cost.get(1, cost[workers])
+    alone = min(1.0, max(0.0, 2 * cost[2] / one - 1)) if 2 in cost and one else 1.0
+    return one * (1 - alone), one * alone
+
+
+def seconds_a_further_citation(rows: list[dict[str, Any]], workers: int) -> float:
+    """Slope of time between the two largest sizes; over the whole size if there is one only."""
+    sizes = sorted((row["citations"], row["seconds"]) for row in rows if row["workers"] == workers)
+    (before, fewer), (largest, more) = [(0, 0.0), *sizes][-2:]
+    return max(0.0, (more - fewer) / (largest - before))
 
 
 def main() -> None:
