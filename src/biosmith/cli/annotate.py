@@ -106,9 +106,8 @@ def view(
     }
     lines = [f"{out}: {page.documents:,} documents, {page.mentions:,} mentions"]
     if gold is not None:
-        statuses = {name: page.statuses[name] for name in html.STATUSES}
-        data |= {**statuses, "uncompared": page.uncompared}
-        lines.append(", ".join(f"{count:,} {html.STATUSES[name]}" for name, count in statuses.items()))
+        data |= {str(name): page.statuses[name] for name in html.STATUSES} | {"uncompared": page.uncompared}
+        lines.append(", ".join(f"{page.statuses[name]:,} {shown}" for name, shown in html.STATUSES.items()))
     if page.uncompared:
         lines.append(f"{page.uncompared:,} documents have no gold document of the same id and text")
     return Report(data, "\n".join(lines), rejects.count, str(listed) if rejects.count else None)

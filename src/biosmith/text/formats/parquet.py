@@ -16,6 +16,7 @@ Lossless for every `Document`. A row is a document:
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -225,16 +226,19 @@ def looks_like(head: bytes) -> bool:
     return head.startswith(b"PAR1")
 
 
-def _open(source: IO[bytes] | Path, file: str) -> pq.ParquetFile:
+@contextlib.contextmanager
+def _open(source: IO[bytes] | Path, file: str) -> Iterator[pq.ParquetFile]:
     """Parquet is read from its end: a stream that cannot seek is copied to disk first."""
-    if not isinstance(source, Path) and not source.seekable():
-        copy = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the ParquetFile that reads it
-        shutil.copyfileobj(source, copy, 2**20)
-        source = copy
-    try:
-        return pq.ParquetFile(source)
-    except (pa.ArrowInvalid, pa.ArrowIOError, EOFError) as error:
-        raise BadInput(file, f"is not a readable Parquet file: {_first_line(error)}") from error
+    with contextlib.ExitStack() as stack:
+        if not isinstance(source, Path) and not source.seekable():
+            copy = stack.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(source, copy, 2**20)
+            source = cast("IO[bytes]", copy)
+        try:
+            parquet = stack.enter_context(pq.ParquetFile(source))
+        except (pa.ArrowInvalid, pa.ArrowIOError, EOFError) as error:
+            raise BadInput(file, f"is not a readable Parquet file: {_first_line(error)}") from error
+        yield parquet
 
 
 def _batches(

@@ -1,0 +1,138 @@
+"""JSON lines: three forms in, one out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biosmith.rejects import Rejects
+from biosmith.text.document import Document, Passage
+from biosmith.text.formats import read, recognise, write
+
+
+def documents_of(tmp_path: Path, *lines: Any, rejects: Rejects | None = None) -> list[Document]:
+    path = tmp_path / "x.jsonl"
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    path.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return list(read(path, rejects=rejects or Rejects(strict=True)))
+
+
+def test_id_and_text_make_one_paragraph(tmp_path: Path) -> None:
+    (document,) = documents_of(tmp_path, {"id": 7, "text": "Aspirin."})
+    assert (document.id, document.text) == ("7", "Aspirin.")
+    assert document.passages == (Passage("paragraph", "Aspirin."),)
+
+
+def test_title_abstract_and_body_are_passages_one_space_apart(tmp_path: Path) -> None:
+    line = {"id": "a", "title": "T", "abstract": "A b.", "body": ["P1", "P2"], "license": "CC0", "year": 2020}
+    (document,) = documents_of(tmp_path, line)
+    assert document.text == "T A b. P1 P2"
+    assert [(p.kind, p.offset) for p in document.passages] == [
+        ("title", 0),
+        ("abstract", 2),
+        ("paragraph", 7),
+        ("paragraph", 10),
+    ]
+    assert document.infons == {"license": "CC0", "year": "2020"}
+
+
+def test_labelled_sections_of_an_abstract_keep_their_labels(tmp_path: Path) -> None:
+    line = {"id": "a", "title": "", "abstract": [{"label": "AIM", "text": "To see."}, "Seen."]}
+    (document,) = documents_of(tmp_path, line)
+    assert [(p.kind, p.label, p.text) for p in document.passages] == [
+        ("abstract", "AIM", "To see."),
+        ("abstract", "", "Seen."),
+    ]
+
+
+def test_passages_keep_their_offsets_and_are_laid_out_without_them(tmp_path: Path) -> None:
+    placed = {
+        "id": "a",
+        "passages": [{"kind": "title", "text": "T", "offset": 0}, {"text": "x", "offset": 5}],
+    }
+    free = {"id": "b", "passages": [{"kind": "title", "text": "T"}, {"text": "x"}]}
+    first, second = documents_of(tmp_path, placed, free)
+    assert (first.text, first.passages[1].offset) == ("T    x", 5)
+    assert (second.text, second.passages[1].offset) == ("T x", 2)
+
+
+def test_a_bad_line_is_set_aside_with_its_number_and_reading_goes_on(tmp_path: Path) -> None:
+    rejects = Rejects()
+    lines = [
+        '{"id": "1", "text": "ok"}',
+        "{broken",
+        '["a list"]',
+        '{"id": "2"}',
+        '{"id": "3", "text": 5}',
+        '{"id": "4", "passages": [{"text": "abc", "offset": 0}, {"text": "d", "offset": 1}]}',
+        '{"id": "5", "text": "x", "mentions": [{"start": "0", "end": 1}]}',
+        "",
+        '{"id": "6", "text": "ok"}',
+    ]
+    assert [d.id for d in documents_of(tmp_path, *lines, rejects=rejects)] == ["1", "6"]
+    assert [item["record"] for item in rejects.items] == [f"line {n}" for n in (2, 3, 4, 5, 6, 7)]
+    assert "none of the keys text, title" in rejects.items[2]["reason"]
+    assert "text is a JSON number" in rejects.items[3]["reason"]
+
+
+def test_the_documents_text_wins_over_the_mentions_text(tmp_path: Path) -> None:
+    rejects = Rejects()
+    mentions = [{"start": 0, "end": 7, "text": "aspirine"}, {"start": 5, "end": 99, "text": "x"}]
+    (document,) = documents_of(
+        tmp_path, {"id": "1", "text": "Aspirin.", "mentions": mentions}, rejects=rejects
+    )
+    (mention,) = document.mentions
+    assert (mention.text, mention.infons) == ("Aspirin", {"stated_text": "aspirine"})
+    assert sum(rejects.reasons.values()) == 2
+
+
+def test_a_line_without_an_id_is_named_after_file_and_line(tmp_path: Path) -> None:
+    assert [d.id for d in documents_of(tmp_path, {"text": "a"}, {"text": "b"})] == ["x-1", "x-2"]
+
+
+def test_lone_surrogates_become_the_replacement_character_at_the_same_place(tmp_path: Path) -> None:
+    # json.loads lets "\ud800" through, but it is no text and no file can hold it.
+    (document,) = documents_of(tmp_path, '{"id": "1", "text": "a\\ud800b"}')
+    assert document.text == "a\ufffdb"
+    write([document], tmp_path / "y.parquet")
+
+
+def test_the_output_form_has_the_keys_of_the_contract(tmp_path: Path) -> None:
+    source = {
+        "id": "1",
+        "text": "a b",
+        "mentions": [{"start": 0, "end": 3, "fragments": [[0, 1], [2, 3]], "type": "X"}],
+    }
+    write(documents_of(tmp_path, source), tmp_path / "y.jsonl")
+    value = json.loads((tmp_path / "y.jsonl").read_text(encoding="utf-8"))
+    assert set(value) == {"id", "text", "passages", "mentions", "relations"}
+    (mention,) = value["mentions"]
+    assert mention == {
+        "start": 0,
+        "end": 3,
+        "text": "a b",
+        "type": "X",
+        "score": None,
+        "ids": [],
+        "fragments": [[0, 1], [2, 3]],
+    }
+
+
+@pytest.mark.parametrize(
+    ("head", "format"),
+    [
+        (b'{"text": "a", "label": "b"}\n{"text": "c"}\n', "jsonl"),
+        (
+            b'{"pmid": "1", "record": {"id": "1", "passages": [{"infons": {}, "annotations": []}]}}\n',
+            "bioc-json",
+        ),
+        (b'{"data": [{"paragraphs": [{"context": "x", "qas": []}]}]}', "squad"),
+        (b'{"1234567": "yes", "1234568": "no"}', "pubmedqa"),
+    ],
+)
+def test_json_is_told_apart_by_its_content(head: bytes, format: str) -> None:
+    assert recognise("x.txt", head) == format
+    assert recognise("x.json", head) == format
