@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from biosmith.corpus.intake import DATE, DELETION, RECORD
 from biosmith.corpus.signatures import BANDS, similarity
 from biosmith.corpus.units import Unit
+from biosmith.progress import progress
 
 PART = 1 << 22  # documents sorted at a time
 ALL_PAIRS = 32  # in a bucket of so many documents every pair is compared
@@ -142,13 +143,15 @@ def _keep_one_of_equal(records: Records, selection: Selection) -> None:
 def _keep_one_of_similar(records: Records, selection: Selection, threshold: float) -> None:
     staying = np.flatnonzero(selection.staying)
     root = np.arange(len(records), dtype=np.int64 if len(records) >= 2**31 else np.int32)
-    for number in range(BANDS):
-        for ids, starts in _groups(records.band(number), staying):
-            ids, starts = _with_several_roots(ids, starts, root)
-            for members, cuts in _pieces(ids, starts):
-                first, second, cut = _similar_pairs(records, members, cuts, root, threshold)
-                selection.similar_bucket_cuts += cut
-                _join(root, first, second)
+    with progress("Finding near duplicates", total=BANDS, unit="bands") as advance:
+        for number in range(BANDS):
+            for ids, starts in _groups(records.band(number), staying):
+                ids, starts = _with_several_roots(ids, starts, root)
+                for members, cuts in _pieces(ids, starts):
+                    first, second, cut = _similar_pairs(records, members, cuts, root, threshold)
+                    selection.similar_bucket_cuts += cut
+                    _join(root, first, second)
+            advance(1)
     _flatten(root)
     best = _preference(records)
     for ids, starts in _groups(root, staying):
