@@ -16,7 +16,7 @@ from biosmith.annotate import load
 from biosmith.annotate.annotator import Annotator, Counts, OnLong, chunked
 from biosmith.annotate.processes import annotate_in_processes
 from biosmith.artefact import Manifest, describe_input, digest_value, write_json
-from biosmith.errors import BadInput, UsageError
+from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.progress import progress, say
 from biosmith.rejects import Rejects
 from biosmith.text import formats
@@ -112,6 +112,11 @@ def annotate_files(
     try:
         with Rejects(rejects_file) as rejects:
             report = _run(list(inputs), nlp, models, options, parts, out, writer, rejects)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        kept = "; what is finished is kept, --resume goes on" if parts.finished else ""
+        raise BiosmithError(f"{out} could not be written: {error.strerror or error}{kept}") from error
     finally:
         if not parts.finished:
             shutil.rmtree(parts.folder, ignore_errors=True)
@@ -141,7 +146,8 @@ def _run(
     report = AnnotateReport(Counts(), before=parts.counts())
     for failed in parts.failures():
         rejects.add("annotate", failed["record"], failed["reason"])
-    source = itertools.islice(formats.read(inputs, rejects=rejects), parts.documents_read(), None)
+    documents = formats.read(inputs[0] if len(inputs) == 1 else inputs, rejects=rejects)
+    source = itertools.islice(documents, parts.documents_read(), None)
     _annotate_parts(source, nlp, models, options, parts, rejects)
     written = _write(parts, out, writer, rejects)
     report.counts = parts.counts()

@@ -281,4 +281,7 @@ def _save(value: Any, path: Path) -> None:
             torch.save(value, temporary)
         except RuntimeError as error:
             # torch reports a full disk as an error of its own archive writer.
-            raise BiosmithError(f"{path} could not be written: {str(error).splitlines()[0]}") from error
+            free = shutil.disk_usage(path.parent).free
+            raise BiosmithError(
+                f"{path} could not be written, {free:,} bytes are free on the disk: {str(error).splitlines()[0]}"
+            ) from error
