@@ -67,11 +67,12 @@ _COUNTINGS = (
     Counting(),
     Counting("byte"),
     Counting("utf16"),
+    Counting(uncounted="ends"),
+    Counting(uncounted="runs"),
     Counting(placing="apart"),
     Counting(placing="within"),
     Counting(placing="apart", uncounted="ends"),
     Counting(placing="apart", uncounted="runs"),
-    Counting(uncounted="runs"),
     Counting("byte", "apart"),
     Counting("utf16", "apart"),
 )
