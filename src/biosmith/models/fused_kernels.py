@@ -62,7 +62,8 @@ def layer_norm_backward(
             grad_TD, total_TD, gain_D, mean_T, rstd_T, grad_sum, partial, tokens, width, block,
             max(1, 1024 // block), num_warps=2,
         )  # fmt: skip
-        gain, bias, summed = partial.sum(0)
+        # Clones: an operation's results must not share memory.
+        gain, bias, summed = (part.clone() for part in partial.sum(0))
         return grad_sum, gain, bias, summed
     wide = _wide(total_TD)
     grad = grad_TD.to(wide)
