@@ -8,7 +8,6 @@ off at the end (`most_words`) depends on the exact totals alone.
 
 from __future__ import annotations
 
-import functools
 import tempfile
 import zlib
 from collections import Counter
@@ -25,7 +24,7 @@ from biosmith.progress import progress
 from biosmith.tokens.parts import Part, list_parts, map_in_order, read_part
 from biosmith.tokens.schemes import Scheme
 
-PARTITIONS = 128
+PARTITIONS = 128  # at most; 300,000 words each for all of PubMed
 CHUNKS_IN_MEMORY = 2_000_000  # distinct chunks a worker holds, some 250 MB
 PARTS_AT_ONCE = 8  # parts counted before the counts are written down
 LONGEST_WORD = 100  # BERT makes longer words [UNK]; they are sequences and addresses
@@ -86,39 +85,51 @@ def count_words(
     size = max(1, min(PARTS_AT_ONCE, len(parts) // 16))
     groups = [parts[first : first + size] for first in range(0, len(parts), size)]
     documents = sum(part.documents for part in parts)
+    partitions = min(PARTITIONS, 1 + documents // 1000)
     with tempfile.TemporaryDirectory(prefix=".counts-", dir=scratch) as folder:
         spills: list[Path] = []
         with progress("Counting words", documents) as advance:
             tasks = [(number, group) for number, group in enumerate(groups)]
             results = map_in_order(
-                _count_group, tasks, workers, initializer=_prepare, arguments=(scheme, Path(folder))
+                _count_group,
+                tasks,
+                workers,
+                initializer=_prepare,
+                arguments=(scheme, Path(folder), partitions),
             )
             for group, paths in zip(groups, results, strict=True):
                 spills += paths
                 advance(sum(part.documents for part in group))
-        counts = _merge(spills, Path(folder), most_words, documents)
+        counts = _merge(spills, Path(folder), partitions, most_words, documents)
     if not counts.words:
         raise BadInput(corpus, "has no words")
     return counts
 
 
-_state: dict[str, object] = {}
+@dataclass(frozen=True)
+class _Worker:
+    words_of: Callable[[str], list[str]]
+    folder: Path
+    partitions: int
 
 
-def _prepare(scheme: Scheme, folder: Path) -> None:
-    _state["words_of"], _state["folder"] = scheme.word_cutter(), folder
+_worker: _Worker | None = None
+
+
+def _prepare(scheme: Scheme, folder: Path, partitions: int) -> None:
+    global _worker
+    _worker = _Worker(scheme.word_cutter(), folder, partitions)
 
 
 def _count_group(task: tuple[int, list[Part]]) -> list[Path]:
-    number, parts = task
-    folder, words_of = _state["folder"], _state["words_of"]
-    assert isinstance(folder, Path) and callable(words_of)
+    assert _worker is not None, "_prepare was not called"
+    worker, (number, parts) = _worker, task
     written: list[Path] = []
     chunks: Counter[str] = Counter()
 
     def spill() -> None:
-        path = folder / f"{number:07d}-{len(written)}.parquet"
-        _write_counts(path, _count_words_of(chunks, words_of))
+        path = worker.folder / f"{number:07d}-{len(written)}.parquet"
+        _write_counts(path, _count_words_of(chunks, worker.words_of), worker.partitions)
         written.append(path)
         chunks.clear()
 
@@ -142,26 +153,26 @@ def _count_words_of(chunks: Counter[str], words_of: Callable[[str], list[str]]) 
     return words
 
 
-def _write_counts(path: Path, counts: Counter[str]) -> None:
+def _write_counts(path: Path, counts: Counter[str], partitions: int) -> None:
     """One row group a partition, so that a partition is read without the others."""
     words = [word for word in counts if len(word) <= LONGEST_WORD]
-    hashes = np.fromiter((zlib.crc32(word.encode()) for word in words), np.uint32, len(words)) % PARTITIONS
+    hashes = np.fromiter((zlib.crc32(word.encode()) for word in words), np.uint32, len(words)) % partitions
     order = np.argsort(hashes, kind="stable")
     table = pa.table([words, [counts[word] for word in words]], schema=_SCHEMA).take(pa.array(order))
-    bounds = np.searchsorted(hashes[order], np.arange(PARTITIONS + 1))
+    bounds = np.searchsorted(hashes[order], np.arange(partitions + 1))
     with pq.ParquetWriter(path, _SCHEMA, compression="zstd", use_dictionary=False) as writer:
         for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             writer.write_table(table.slice(first, last - first))
 
 
-def _merge(spills: list[Path], folder: Path, most_words: int, documents: int) -> WordCounts:
+def _merge(spills: list[Path], folder: Path, partitions: int, most_words: int, documents: int) -> WordCounts:
     how_many: Counter[int] = Counter()  # count -> words that occur so often
     merged = folder / "merged.parquet"
     with (
-        progress("Adding up", PARTITIONS, unit="partitions") as advance,
+        progress("Adding up", partitions, unit="partitions") as advance,
         pq.ParquetWriter(merged, _SCHEMA) as writer,
     ):
-        for partition in range(PARTITIONS):
+        for partition in range(partitions):
             table = _add_up(spills, partition)
             values, times = np.unique(table.column("count").to_numpy(), return_counts=True)
             how_many.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
@@ -196,7 +207,7 @@ def _add_up(spills: list[Path], partition: int) -> pa.Table:
 
 def _row_groups(path: Path) -> Iterator[pa.Table]:
     with pq.ParquetFile(path) as file:
-        yield from map(functools.partial(file.read_row_group), range(file.num_row_groups))
+        yield from map(file.read_row_group, range(file.num_row_groups))
 
 
 def _least_count(how_many: Counter[int], most_words: int) -> int:
