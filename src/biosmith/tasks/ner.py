@@ -30,7 +30,7 @@ from biosmith.tasks.batches import Batch
 from biosmith.tasks.inputs import InputTransform
 from biosmith.tasks.labels import OUTSIDE, LabelSet, Span, read_spans, split_tag
 from biosmith.tasks.metrics.entities import EntityScore, score_spans, score_tags
-from biosmith.tasks.network import new_tagger
+from biosmith.tasks.network import EncoderTagger, TransformersTagger, new_tagger
 from biosmith.tasks.settings import TaggingSettings
 from biosmith.tasks.tagged import TaggedData, find_splits, load_split, read_tagged
 from biosmith.tasks.tagging import Tagger, TorchEngine, check_tags, training_examples
@@ -105,22 +105,9 @@ def finetune(model: Path, data: Path, out: Path, settings: TaggingSettings | Non
     development = load_split(data, "dev") if data.is_dir() and "dev" in find_splits(data) else None
     if settings.keep == "best" and development is None:
         say(f"{data} has no dev split: the last epoch is kept")
-    label_set = LabelSet.of_types(
-        (split_tag(tag)[1] for s in training.sentences for tag in s.tags if tag != OUTSIDE), settings.scheme
-    )
-    if len(label_set.labels) == 1:
-        raise BadInput(data, "its training split has no mention")
-    if development is not None:
-        check_tags(development.sentences, label_set)
-    _tell_untaggable("train", training)
-    with seeded(settings.seed, "head"):
-        network = new_tagger(model, label_set.labels, settings.dropout)
-    transform = InputTransform(model)
-    max_length = min(settings.max_length, network.positions)
-    examples = training_examples(training.sentences, transform, label_set, max_length)
-    engine = TorchEngine(network, choose_device(settings.device))
-    stride = _longest_mention(training, transform)
-    tagger = Tagger(transform, label_set, engine, max_length, stride)
+    label_set = _label_set(data, training, development, settings)
+    tagger, network = _new_tagger(model, training, label_set, settings)
+    examples = training_examples(training.sentences, tagger.transform, label_set, tagger.max_length)
 
     def loss_of(batch: Batch) -> torch.Tensor:
         return F.cross_entropy(network.logits(batch).float(), batch.target)
@@ -142,27 +129,63 @@ def finetune(model: Path, data: Path, out: Path, settings: TaggingSettings | Non
         work=work,
         identity=[item.get("digest") for item in inputs],
     )
-    counts = {
-        "sentences": len(training.sentences),
-        "words": sum(len(s.words) for s in training.sentences),
-        "sequences": len(examples),
-        "untaggable": training.untaggable,
-        "longest_mention": stride,
-        "epoch": history.best_epoch if settings.keep == "best" and history.best_epoch else history.epoch,
-        "dev_f1": history.best_score,
+    counts = _counts(training, len(examples), tagger, history, settings)
+    config = {
+        "task": "ner",
+        "settings": settings,
+        "labels": label_set.labels,
+        "max_length": tagger.max_length,
     }
-    manifest = Manifest(
-        kind="tuned",
-        config={"task": "ner", "settings": settings, "labels": label_set.labels, "max_length": max_length},
-        seed=settings.seed,
-        inputs=inputs,
-        counts=counts,
-    )
+    manifest = Manifest("tuned", config, settings.seed, inputs, counts=counts)
     with folder_by_rename(out) as temporary:
         network.save(temporary, labels=label_set.labels, manifest=manifest, card=_card(out, manifest))
         _add_metrics(temporary, history)
     shutil.rmtree(work, ignore_errors=True)
     return _finetune_report(history, counts, label_set, training.set_aside)
+
+
+def _label_set(
+    data: Path, training: TaggedData, development: TaggedData | None, settings: TaggingSettings
+) -> LabelSet:
+    """The labels of the training split; the development split must have no others."""
+    tags = {tag for sentence in training.sentences for tag in sentence.tags} - {OUTSIDE}
+    if not tags:
+        raise BadInput(data, "its training split has no mention")
+    label_set = LabelSet.of_types((split_tag(tag)[1] for tag in tags), settings.scheme)
+    if development is not None:
+        check_tags(development.sentences, label_set)
+    if training.untaggable:
+        say(
+            f"train: {training.untaggable:,} mentions are nested, discontinuous or end inside a word; "
+            "tags cannot say them exactly"
+        )
+    return label_set
+
+
+def _new_tagger(
+    model: Path, training: TaggedData, label_set: LabelSet, settings: TaggingSettings
+) -> tuple[Tagger, EncoderTagger | TransformersTagger]:
+    """A tagger to train, with its network, on the device of the settings."""
+    with seeded(settings.seed, "head"):
+        network = new_tagger(model, label_set.labels, settings.dropout)
+    transform = InputTransform(model)
+    engine = TorchEngine(network, choose_device(settings.device))
+    max_length = min(settings.max_length, network.positions)
+    return Tagger(transform, label_set, engine, max_length, _longest_mention(training, transform)), network
+
+
+def _counts(
+    training: TaggedData, sequences: int, tagger: Tagger, history: History, settings: TaggingSettings
+) -> dict[str, Any]:
+    return {
+        "sentences": len(training.sentences),
+        "words": sum(len(s.words) for s in training.sentences),
+        "sequences": sequences,
+        "untaggable": training.untaggable,
+        "longest_mention": tagger.stride,
+        "epoch": history.best_epoch if settings.keep == "best" and history.best_epoch else history.epoch,
+        "dev_f1": history.best_score,
+    }
 
 
 def _finetune_report(
@@ -184,14 +207,6 @@ def _finetune_report(
         "tokens_per_second": sum(x["tokens_per_second"] * x["seconds"] for x in history.lines) / seconds,
         "set_aside": set_aside,
     }
-
-
-def _tell_untaggable(split: str, data: TaggedData) -> None:
-    if data.untaggable:
-        say(
-            f"{split}: {data.untaggable:,} mentions are nested, discontinuous or end inside a word; "
-            "tags cannot say them exactly"
-        )
 
 
 def _longest_mention(data: TaggedData, transform: InputTransform, least: int = 128) -> int:

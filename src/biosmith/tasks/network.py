@@ -183,7 +183,10 @@ def load_tagger(folder: Path) -> EncoderTagger | TransformersTagger:
 
 def is_fast(folder: Path) -> bool:
     """Whether the fast encoder knows the shape of a folder's model."""
-    return read_json(folder / "config.json").get("model_type") in FAST_TYPES
+    config = read_json(folder / "config.json")
+    # The first BERT folders of Hugging Face have no model_type.
+    kind = config.get("model_type") or str(config.get("architectures") or [""]).lower()[2:6]
+    return kind in FAST_TYPES
 
 
 def _transformers_tagger(folder: Path, labels: Sequence[str] | None, dropout: float) -> TransformersTagger:
