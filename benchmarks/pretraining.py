@@ -35,7 +35,6 @@ import torch
 from biosmith.models.bert import PretrainingModel
 from biosmith.pretraining.config import Recipe
 from biosmith.pretraining.loading import Cursor, load, requests
-from biosmith.pretraining.loop import compile_step
 from biosmith.pretraining.preparing import make_batch_makers, settle
 from biosmith.pretraining.step import Trainer
 from biosmith.recipes import find_recipe
@@ -148,9 +147,8 @@ def ours(recipe: Recipe, store: TokenStore, device: torch.device, arguments: Any
     model = PretrainingModel(
         recipe.model, next_sentence=recipe.objective("next_sentence_prediction") is not None
     )
-    compiled = device.type == "cuda" and arguments.compile != "off"
-    wrap = (lambda module: compile_step(module, arguments.compile)) if compiled else None
-    trainer = Trainer(model.to(device), recipe, recipe.precision, wrap)
+    compile = arguments.compile if device.type == "cuda" else "off"
+    trainer = Trainer(model.to(device), recipe, recipe.precision, compile=compile)
     makers = make_batch_makers(recipe, store)
     wanted = requests(makers, Cursor(), itertools.repeat(0), itertools.repeat(None), 1)
     loader = load(wanted, makers, arguments.workers, pin=device.type == "cuda")

@@ -24,12 +24,15 @@ def pretrain(
     device: Literal["auto", "cpu", "cuda"] = "auto",
     compile: Literal["off", "default", "reduce-overhead", "max-autotune"] | None = None,
     deterministic: bool = False,
+    parallel: Literal["ddp", "fsdp"] = "ddp",
 ) -> Report:
     """Train a language model from a token store.
 
     Example: biosmith pretrain bioformer-8l --tokens tokens/pubmed --out runs/bioformer --profile fast
 
     Example: biosmith pretrain demo --tokens tokens/demo --out runs/demo --override steps=200 --override learning_rate=5e-4
+
+    Example: torchrun --nproc-per-node 4 -m biosmith pretrain bert-base --tokens tokens/pubmed --out runs/bert --resume
 
     The run's folder holds config.json, metrics.jsonl, loss.png and checkpoints; `biosmith export` makes a Hugging Face
     folder of it. SIGTERM or Ctrl-C ends the run after the step at hand with a checkpoint.
@@ -47,13 +50,14 @@ def pretrain(
         device: where to train.
         compile: how torch compiles the step; "default" on a GPU, "off" on a CPU.
         deterministic: on a GPU, use deterministic algorithms only, so that a resumed run is equal to the last bit.
+        parallel: how several GPUs share the work, where torchrun started several processes.
     """
     from biosmith.pretraining.config import apply_overrides
     from biosmith.pretraining.run import Settings
     from biosmith.pretraining.run import pretrain as train
     from biosmith.recipes import find_recipe
 
-    settings = Settings(device, workers, compile, deterministic)
+    settings = Settings(device, workers, compile, deterministic, parallel)
     outcome = train(
         apply_overrides(find_recipe(recipe, profile), override),
         tokens,

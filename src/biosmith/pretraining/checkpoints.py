@@ -1,19 +1,17 @@
 """Checkpoints: folders that appear by rename, so that a kill at any moment leaves the last complete one.
 
-`checkpoints/step-N/` holds `model.safetensors` (the parameters of `PretrainingModel` under their own names), `optimizer/`
-(torch's distributed checkpoint, which loads at any number of devices) and `state.json` (where the run stands, and the
-digests of the other files).
+`checkpoints/step-N/` holds `model.safetensors` (the parameters of `PretrainingModel` under their own names),
+`optimizer.safetensors` (the optimizers' state, whole) and `state.json` (where the run stands, and the digests of the other
+files). Nothing in it depends on the number of devices that wrote it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import re
 import shutil
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +24,9 @@ from torch import nn
 from biosmith.artefact import describe_files, digest_file, folder_by_rename, write_json
 from biosmith.errors import BadInput
 from biosmith.pretraining.loading import Cursor
+from biosmith.pretraining.parallel import Devices, gather, spread_like
 
-FOLDER, MODEL, OPTIMIZER, STATE = "checkpoints", "model.safetensors", "optimizer", "state.json"
+FOLDER, MODEL, OPTIMIZER, STATE = "checkpoints", "model.safetensors", "optimizer.safetensors", "state.json"
 
 
 @dataclass(frozen=True)
@@ -50,55 +49,74 @@ class RunState:
 
 
 def save_checkpoint(
-    run: Path, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], state: RunState
+    run: Path,
+    model: nn.Module,
+    optimizers: Sequence[torch.optim.Optimizer],
+    state: RunState,
+    devices: Devices | None = None,
 ) -> Path:
-    """Write `checkpoints/step-N`; there already, it is left as it is."""
-    import torch.distributed.checkpoint as dcp
-    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
-
+    """Write `checkpoints/step-N`; there already, it is left as it is. All processes call it, the first one writes."""
     folder = run / FOLDER / f"step-{state.step}"
     if (folder / STATE).is_file():
         return folder
-    with folder_by_rename(folder) as temporary:
-        tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
-        save_file(tensors, temporary / MODEL)
-        optimizer_state = get_optimizer_state_dict(model, optimizers)
-        with _alone():
-            dcp.save({"optimizer": optimizer_state}, checkpoint_id=temporary / OPTIMIZER, no_dist=True)
-        files = describe_files(temporary)
-        write_json(temporary / STATE, {**dataclasses.asdict(state), "files": files})
+    first = devices is None or devices.first
+    tensors = _collect(dict(model.named_parameters()), first)
+    optimizer = _collect(optimizer_tensors(model, optimizers), first)
+    if first:
+        with folder_by_rename(folder) as temporary:
+            save_file(tensors, temporary / MODEL)
+            save_file(optimizer, temporary / OPTIMIZER)
+            write_json(temporary / STATE, {**dataclasses.asdict(state), "files": describe_files(temporary)})
     return folder
+
+
+def _collect(tensors: Mapping[str, torch.Tensor], keep: bool) -> dict[str, torch.Tensor]:
+    """Tensors whole and on the CPU; where they are spread over devices, all processes have to take part."""
+    whole = ((name, gather(tensor.detach())) for name, tensor in tensors.items())
+    return {name: tensor.cpu().contiguous() for name, tensor in whole if keep}
+
+
+def optimizer_tensors(
+    model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]
+) -> dict[str, torch.Tensor]:
+    """The state of optimizers as "exp_avg/encoder.embeddings.words.weight" -> tensor."""
+    found = {}
+    for name, parameter in model.named_parameters():
+        for optimizer in optimizers:
+            for key, value in optimizer.state.get(parameter, {}).items():
+                found[f"{key}/{name}"] = value
+    return found
 
 
 def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> RunState:
     """Put a checkpoint into a model and its optimizers, and say where the run stood.
 
+    It does not matter how many devices wrote it, nor how the parameters were spread over them.
+
     Raises:
         BadInput: a file is missing, damaged, or of a model of another shape; the message names it.
     """
-    import torch.distributed.checkpoint as dcp
-    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
-
     state = read_state(folder)
-    try:
-        tensors = load_file(folder / MODEL)
-    except SafetensorError as error:
-        raise BadInput(folder / MODEL, f"is damaged: {error}") from error
+    tensors, optimizer = _read(folder / MODEL), _read(folder / OPTIMIZER)
     _check_shapes(folder / MODEL, tensors, model)
-    model.load_state_dict(tensors)
-    held = {"optimizer": get_optimizer_state_dict(model, optimizers)}
-    with _alone():
-        dcp.load(held, checkpoint_id=folder / OPTIMIZER, no_dist=True)
-    set_optimizer_state_dict(model, optimizers, held["optimizer"])
+    owners = {id(p): o for o in optimizers for group in o.param_groups for p in group["params"]}
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(spread_like(parameter, tensors[name]))
+        for key, value in optimizer.items():
+            kind, _, name = key.partition("/")
+            parameter = parameters[name]
+            placed = value.to(parameter.device) if value.ndim == 0 else spread_like(parameter, value)
+            owners[id(parameter)].state[parameter][kind] = placed
     return state
 
 
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """torch warns that there is a single process, which is what was asked for."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
-        yield
+def _read(file: Path) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(file)
+    except SafetensorError as error:
+        raise BadInput(file, f"is damaged: {error}") from error
 
 
 def read_state(folder: Path) -> RunState:
@@ -125,7 +143,7 @@ def read_state(folder: Path) -> RunState:
 
 
 def _check_shapes(file: Path, tensors: Mapping[str, torch.Tensor], model: nn.Module) -> None:
-    wanted = {name: tuple(t.shape) for name, t in model.state_dict().items()}
+    wanted = {name: tuple(t.shape) for name, t in model.named_parameters()}
     found = {name: tuple(t.shape) for name, t in tensors.items()}
     for name in sorted(wanted.keys() | found.keys()):
         if wanted.get(name) != found.get(name):

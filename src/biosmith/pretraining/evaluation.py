@@ -9,6 +9,7 @@ import torch
 from biosmith.pretraining.batches import BatchMaker
 from biosmith.pretraining.config import Recipe
 from biosmith.pretraining.loading import as_tensors
+from biosmith.pretraining.parallel import spread_again
 from biosmith.pretraining.step import Trainer
 
 
@@ -44,6 +45,7 @@ def evaluate(trainer: Trainer, maker: BatchMaker, most_tokens: int) -> HeldOutLo
             predicted += batch.counts.hidden - batch.counts.overflow
             sequences += batch.counts.sequences
             tokens += batch.counts.tokens
+    spread_again(trainer.module)
     masked_language, next_sentence = sums.tolist()
     return HeldOutLoss(
         masked_language / max(1, predicted),

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from biosmith.errors import BiosmithError
 from biosmith.models.bert import PretrainingModel
@@ -27,6 +28,7 @@ from biosmith.pretraining.config import Recipe
 from biosmith.pretraining.evaluation import evaluate
 from biosmith.pretraining.loading import Cursor, Loaded, load, requests
 from biosmith.pretraining.metrics import unigram_entropy
+from biosmith.pretraining.parallel import Devices, Vote
 from biosmith.pretraining.preparing import (
     EVALUATION_STEPS,
     make_batch_makers,
@@ -41,7 +43,12 @@ from biosmith.progress import progress, say
 
 
 def train(
-    recipe: Recipe, store: TokenSource, out: Path, model: PretrainingModel, settings: Settings
+    recipe: Recipe,
+    store: TokenSource,
+    out: Path,
+    model: PretrainingModel,
+    settings: Settings,
+    devices: Devices,
 ) -> Outcome:
     """Train from the last checkpoint of the run folder, or from the model as it is, to the recipe's last step.
 
@@ -50,9 +57,9 @@ def train(
     Raises:
         BiosmithError: the loss stays not finite, or the device's memory is too small.
     """
-    run = _Run(recipe, store, out, model, settings)
+    run = _Run(recipe, store, out, model, settings, devices)
     try:
-        with StopRequest() as stop, progress("Pretraining", recipe.steps, "steps") as advance:
+        with StopRequest(devices.first) as stop, _progress(devices, recipe.steps) as advance:
             run.go(stop, advance)
             return run.outcome()
     except torch.cuda.OutOfMemoryError as error:
@@ -69,12 +76,19 @@ class _Run:
     """A run at some step."""
 
     def __init__(
-        self, recipe: Recipe, store: TokenSource, out: Path, model: PretrainingModel, settings: Settings
+        self,
+        recipe: Recipe,
+        store: TokenSource,
+        out: Path,
+        model: PretrainingModel,
+        settings: Settings,
+        devices: Devices,
     ) -> None:
-        self.recipe, self.out, self.settings = recipe, out, settings
-        self.device = next(model.parameters()).device
+        self.recipe, self.out, self.settings, self.devices = recipe, out, settings, devices
+        self.device = devices.device
         _set_up(self.device, settings)
-        self.trainer = Trainer(model, recipe, recipe.precision, self._wrap)
+        compile = settings.compile or ("default" if self.device.type == "cuda" else "off")
+        self.trainer = Trainer(model, recipe, recipe.precision, devices, compile)
         self.makers = make_batch_makers(recipe, store)
         self.held_out = make_evaluation_maker(recipe, store, self.makers[-1])
         entropy = unigram_entropy(store)
@@ -84,21 +98,22 @@ class _Run:
             state = load_checkpoint(checkpoints[-1], model, self.trainer.optimizers)
             self.step, self.cursor = state.step, state.cursor
             self.trainer.window.copy_(torch.tensor(state.window, dtype=torch.float64))
-            self.reporter = Reporter(recipe, out, entropy, state.step, state.tokens)
+            self.reporter = Reporter(recipe, out, entropy, state.step, state.tokens, not devices.first)
             self.reporter.watch.state = dict(state.watch)
         else:
-            self.reporter = Reporter(recipe, out, entropy)
+            self.reporter = Reporter(recipe, out, entropy, quiet=not devices.first)
         self.watch = Stopwatch(self.device)
 
     def go(self, stop: StopRequest, advance: Callable[[int], None]) -> None:
         """Train to the end, or until asked to stop."""
         recipe, reporter, per_step = self.recipe, self.reporter, micro_batches(self.recipe)
-        self._announce()
+        if self.devices.first:
+            self._announce()
         advance(self.step)
-        loader = self._load(per_step)
+        loader, vote, stops = self._load(per_step), Vote(self.devices), False
         self.watch.start()
-        while self.step < recipe.steps and not stop.requested:
-            loaded = list(itertools.islice(loader, per_step))
+        while self.step < recipe.steps and not stops:
+            loaded = list(itertools.islice(loader, per_step // self.devices.size))
             self.trainer.step(self.step, loaded)
             self.step, self.cursor = self.step + 1, loaded[-1].after
             self.watch.step_done(sum(item.counts.tokens for item in loaded))
@@ -115,13 +130,11 @@ class _Run:
                 )
                 reset_window(self.trainer.window)
             reporter.write()
-            if self._is_due(recipe.checkpoint_every) or ends or stop.requested:
+            stops = vote.cast(stop.requested)
+            if self._is_due(recipe.checkpoint_every) or ends or stops:
                 self._checkpoint()
             advance(1)
-
-    def _wrap(self, loss_sums: nn.Module) -> Callable[..., Tensor]:
-        compile = self.settings.compile or ("default" if self.device.type == "cuda" else "off")
-        return loss_sums if compile == "off" else compile_step(loss_sums, compile)
+        vote.close()
 
     def _is_due(self, every: int) -> bool:
         return every > 0 and self.step % every == 0
@@ -131,7 +144,7 @@ class _Run:
         phases = (phase_of(recipe, step) for step in range(self.step, recipe.steps))
         masked = recipe.objective("masked_language_model")
         rates = (masked.rate_at(step, recipe.steps) for step in range(self.step, recipe.steps))
-        wanted = requests(self.makers, self.cursor, phases, rates, per_step)
+        wanted = requests(self.makers, self.cursor, phases, rates, per_step, self.devices.share)
         workers = self.settings.workers
         if workers is None:
             workers = min(4, max(1, (os.cpu_count() or 1) - 1)) if on_gpu else 1
@@ -139,15 +152,18 @@ class _Run:
 
     def _announce(self) -> None:
         recipe, per_step, maker = self.recipe, micro_batches(self.recipe), self.makers[-1]
-        parameters = sum(p.numel() for p in self.trainer.model.parameters())
+        parameters = self._parameters()
         where = f"from step {self.step:,} " if self.step else ""
         say(
             f"{recipe.name} ({recipe.profile}): {parameters:,} parameters, {recipe.steps:,} steps {where}of {per_step} x "
-            f"{recipe.batch.micro_batch_tokens:,} tokens on {self.device.type} in {recipe.precision}; an epoch is "
+            f"{recipe.batch.micro_batch_tokens:,} tokens on {self.devices} in {recipe.precision}; an epoch is "
             f"{len(maker.plan(0)) / per_step:,.1f} steps; unigram entropy {self.reporter.entropy:.2f} nats"
         )
         if self.held_out is None:
             say("The store has too few documents to hold any out: there will be no eval_loss.")
+
+    def _parameters(self) -> int:
+        return sum(p.numel() for p in self.trainer.model.parameters())
 
     def _epoch(self) -> float:
         plan = self.makers[self.cursor.phase].plan(self.cursor.epoch)
@@ -166,9 +182,11 @@ class _Run:
         self.reporter.write(wait=True)
         with self.watch.paused():
             state = RunState(self.step, self.cursor, window, self.reporter.tokens, self.reporter.watch.state)
-            save_checkpoint(self.out, self.trainer.model, self.trainer.optimizers, state)
-            remove_old_checkpoints(self.out, self.recipe.keep_checkpoints)
-            self.reporter.draw()
+            save_checkpoint(self.out, self.trainer.model, self.trainer.optimizers, state, self.devices)
+            if self.devices.first:
+                remove_old_checkpoints(self.out, self.recipe.keep_checkpoints)
+                self.reporter.draw()
+            self.devices.wait()
 
     def outcome(self) -> Outcome:
         """What the run has come to."""
@@ -181,14 +199,14 @@ class _Run:
             eval_loss=last("eval_loss"),
             stopped=self.step < self.recipe.steps,
             skipped_steps=last("skipped_steps") or 0,
-            parameters=sum(p.numel() for p in self.trainer.model.parameters()),
+            parameters=self._parameters(),
         )
 
 
-def compile_step(loss_sums: nn.Module, mode: str = "default") -> Callable[..., Tensor]:
-    """The loss module compiled for the one shape that batches have; `mode` is torch.compile's."""
-    compiled: Callable[..., Tensor] = torch.compile(loss_sums, dynamic=False, mode=mode)
-    return compiled
+def _progress(devices: Devices, steps: int) -> AbstractContextManager[Callable[[int], None]]:
+    if devices.first:
+        return progress("Pretraining", steps, "steps")
+    return contextlib.nullcontext(lambda done: None)
 
 
 def _set_up(device: torch.device, settings: Settings) -> None:
@@ -202,8 +220,8 @@ def _set_up(device: torch.device, settings: Settings) -> None:
 class StopRequest:
     """Notes SIGTERM and the first Ctrl-C instead of dying of them; a second Ctrl-C interrupts as usual."""
 
-    def __init__(self) -> None:
-        self.requested = False
+    def __init__(self, talks: bool = True) -> None:
+        self.requested, self.talks = False, talks
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
@@ -224,4 +242,5 @@ class StopRequest:
         if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.requested = True
-        say("Asked to stop: finishing this step and saving a checkpoint.")
+        if self.talks:
+            say("Asked to stop: finishing this step and saving a checkpoint.")

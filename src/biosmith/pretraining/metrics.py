@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -21,26 +21,30 @@ class MetricsLog:
     """`metrics.jsonl`: one line a logged step.
 
     Args:
-        run: the run's folder.
+        run: the run's folder; None keeps lines in memory only.
         after: the step from which the run goes on; lines of later steps are taken out, as those steps come again.
     """
 
-    def __init__(self, run: Path, after: int) -> None:
-        self.path = run / FILE
-        self.lines = [line for line in read_metrics(run) if line["step"] <= after]
-        with write_by_rename(self.path) as temporary:
-            temporary.write_text("".join(_as_line(line) for line in self.lines), encoding="utf-8")
-        self._stream = self.path.open("a", encoding="utf-8")
+    def __init__(self, run: Path | None, after: int) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self._stream: IO[str] | None = None
+        if run is not None:
+            self.lines = [line for line in read_metrics(run) if line["step"] <= after]
+            with write_by_rename(run / FILE) as temporary:
+                temporary.write_text("".join(_as_line(line) for line in self.lines), encoding="utf-8")
+            self._stream = (run / FILE).open("a", encoding="utf-8")
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Append a line. It is with the operating system when this returns, so a killed process loses none."""
         self.lines.append(dict(line))
-        self._stream.write(_as_line(line))
-        self._stream.flush()
+        if self._stream is not None:
+            self._stream.write(_as_line(line))
+            self._stream.flush()
 
     def close(self) -> None:
         """Close the file."""
-        self._stream.close()
+        if self._stream is not None:
+            self._stream.close()
 
 
 def _as_line(line: Mapping[str, Any]) -> str:

@@ -66,12 +66,19 @@ def settle(recipe: Recipe, source: TokenSource, device: torch.device, devices: i
     micro = recipe.batch.micro_batch_tokens or _choose_micro_batch(recipe, device, devices)
     batch = dataclasses.replace(recipe.batch, micro_batch_tokens=micro)
     recipe = dataclasses.replace(recipe, batch=batch)
-    if micro_batches(recipe) % devices:
-        raise UsageError(
-            f"a step of {batch.tokens:,} tokens in micro-batches of {micro:,} cannot be shared out among {devices} "
-            f"devices; set batch.micro_batch_tokens to {batch.tokens // devices:,}"
-        )
+    require_shareable(recipe, devices)
     return recipe
+
+
+def require_shareable(recipe: Recipe, devices: int) -> None:
+    """Raise `UsageError` unless the micro-batches of a step can be dealt out evenly."""
+    count = micro_batches(recipe)
+    if count % devices:
+        raise UsageError(
+            f"a step of {recipe.batch.tokens:,} tokens is {count} micro-batches of "
+            f"{recipe.batch.micro_batch_tokens:,}, which {devices} devices cannot share evenly; begin the run with "
+            f"batch.micro_batch_tokens={recipe.batch.tokens // devices:,} or a whole part of it"
+        )
 
 
 def micro_batches(recipe: Recipe) -> int:

@@ -48,11 +48,20 @@ class Reporter:
         out: the run's folder.
         entropy: unigram entropy of the corpus, nats.
         step, tokens: where the run stands.
+        quiet: write and say nothing (another process does).
     """
 
-    def __init__(self, recipe: Recipe, out: Path, entropy: float, step: int = 0, tokens: int = 0) -> None:
-        self.recipe, self.out, self.entropy, self.tokens = recipe, out, entropy, tokens
-        self.log = MetricsLog(out, step)
+    def __init__(
+        self,
+        recipe: Recipe,
+        out: Path,
+        entropy: float,
+        step: int = 0,
+        tokens: int = 0,
+        quiet: bool = False,
+    ) -> None:
+        self.recipe, self.out, self.entropy, self.tokens, self.quiet = recipe, out, entropy, tokens, quiet
+        self.log = MetricsLog(None if quiet else out, step)
         self.watch = PlateauWatch(entropy, recipe.schedule.warm_up_length(recipe.steps), recipe.steps)
         self._logged_step = self.log.lines[-1]["step"] if self.log.lines else 0
         self._waiting: deque[_Taken] = deque()
@@ -89,9 +98,10 @@ class Reporter:
         self.tokens += counts.tokens
         line = self._line(taken, window, counts)
         self.log.add(line)
-        say(_shown(line, self.recipe.steps))
         warning = self.watch.see(taken.step, line["mlm_loss"], taken.steps)
-        if warning is not None:
+        if not self.quiet:
+            say(_shown(line, self.recipe.steps))
+        if warning is not None and not self.quiet:
             say(f"Warning: {warning}")
         if window.skipped_in_a_row >= MOST_SKIPPED:
             raise BiosmithError(

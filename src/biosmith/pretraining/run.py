@@ -32,7 +32,8 @@ from biosmith.pretraining.batches import TokenSource
 from biosmith.pretraining.checkpoints import list_checkpoints
 from biosmith.pretraining.config import Recipe, recipe_from_plain
 from biosmith.pretraining.mixing import MixedStores
-from biosmith.pretraining.preparing import choose_device, differing_keys, settle
+from biosmith.pretraining.parallel import Devices, joined
+from biosmith.pretraining.preparing import choose_device, differing_keys, require_shareable, settle
 from biosmith.progress import say
 from biosmith.randomness import derive_key
 from biosmith.tokens.store import TokenStore
@@ -50,12 +51,14 @@ class Settings:
         compile: a mode of torch.compile for the step, or "off"; None is "default" on a CUDA device.
         deterministic: on a CUDA device, use deterministic algorithms only (slower), so that a resumed run is equal
             to the last bit; on a CPU it always is.
+        parallel: "ddp" or "fsdp", for several processes started by torchrun.
     """
 
     device: str = "auto"
     workers: int | None = None
     compile: str | None = None
     deterministic: bool = False
+    parallel: str = "ddp"
 
 
 @dataclass(frozen=True)
@@ -100,26 +103,41 @@ def pretrain(
     from biosmith.pretraining.loop import train
 
     settings = settings or Settings()
-    device = choose_device(settings.device)
+    folders = [tokens] if isinstance(tokens, Path) else list(tokens)
+    with joined(choose_device(settings.device), settings.parallel) as devices:
+        if devices.first:
+            _prepare(recipe, folders, out, init, resume, devices)
+        devices.wait()
+        recipe, source = read_run(out), _open(folders, recipe)
+        require_shareable(recipe, devices.size)
+        model = _make_model(recipe, init if not list_checkpoints(out) else None)
+        outcome = train(recipe, source, out, model.to(devices.device), settings, devices)
+        if devices.first:
+            _finish(out, outcome)
+        return outcome
+
+
+def _open(folders: Sequence[Path], recipe: Recipe) -> TokenSource:
+    stores = [TokenStore.open(folder) for folder in folders]
+    if len(stores) > 1 or recipe.batch.weights:
+        return MixedStores(stores, recipe.batch.weights)
+    return stores[0]
+
+
+def _prepare(
+    recipe: Recipe, tokens: Sequence[Path], out: Path, init: Path | None, resume: bool, devices: Devices
+) -> None:
+    """Check the call, and make the run's folder if it is a new one."""
     begun = resume and (out / CONFIG).is_file()
     if not begun:
         require_new_folder(out) if not resume else _require_own_folder(out)
-    folders = [tokens] if isinstance(tokens, Path) else list(tokens)
-    stores = [TokenStore.open(folder) for folder in folders]
+    store, source = TokenStore.open(tokens[0]), _open(tokens, recipe)
     if init is not None:
-        recipe = _adopt_architecture(recipe, init, stores[0])
-    store: TokenSource = stores[0]
-    if len(stores) > 1 or recipe.batch.weights:
-        store = MixedStores(stores, recipe.batch.weights)
+        recipe = _adopt_architecture(recipe, init, store)
     if begun:
-        recipe = _saved_recipe(recipe, folders, init, out)
+        _require_same(recipe, tokens, init, out)
     else:
-        recipe = settle(recipe, store, device)
-        _begin(recipe, stores[0], folders, out, init)
-    model = _make_model(recipe, init if not list_checkpoints(out) else None)
-    outcome = train(recipe, store, out, model.to(device), settings)
-    _finish(out, outcome)
-    return outcome
+        _begin(settle(recipe, source, devices.device, devices.size), store, tokens, out, init)
 
 
 def _require_own_folder(out: Path) -> None:
@@ -170,7 +188,8 @@ def read_run(out: Path) -> Recipe:
     return recipe_from_plain(data, str(path))
 
 
-def _saved_recipe(wanted: Recipe, tokens: Sequence[Path], init: Path | None, out: Path) -> Recipe:
+def _require_same(wanted: Recipe, tokens: Sequence[Path], init: Path | None, out: Path) -> None:
+    """Raise `UsageError` unless a run was begun with this recipe, these tokens, and `init` or none."""
     saved = read_run(out)
     differing = differing_keys(wanted, saved)
     if differing:
@@ -190,7 +209,6 @@ def _saved_recipe(wanted: Recipe, tokens: Sequence[Path], init: Path | None, out
     begun_from = next((i["path"] for i in inputs if i.get("kind") != "tokens"), None)
     if (init is None) != (begun_from is None):
         raise UsageError(f"{out} was begun {f'with --init {begun_from}' if begun_from else 'without --init'}")
-    return saved
 
 
 def _value_at(plain: Any, key: str) -> Any:

@@ -17,9 +17,10 @@ from biosmith.errors import UsageError
 from biosmith.models.bert import PretrainingLogits, PretrainingModel
 from biosmith.models.heads import activate
 from biosmith.pretraining.batches import IGNORE, Counts
-from biosmith.pretraining.config import Recipe
+from biosmith.pretraining.config import AdamW, Recipe
 from biosmith.pretraining.loading import Loaded
 from biosmith.pretraining.optimizers import make_optimizers, update
+from biosmith.pretraining.parallel import Devices, replicate, shard, without_reduction
 from biosmith.pretraining.schedules import learning_rate
 from biosmith.randomness import derive_key
 
@@ -52,8 +53,8 @@ class LossSums(nn.Module):
         dropout = model.config.dropout or model.config.attention_dropout
         if fused and dropout:
             raise UsageError("the fused layer knows no dropout")
-        on_gpu = next(model.parameters()).is_cuda
-        self.fused = bool(on_gpu and compute == "bfloat16" and not dropout) if fused is None else fused
+        can_fuse = model.config.kind == "bert" and next(model.parameters()).is_cuda and not dropout
+        self.fused = bool(can_fuse and compute == "bfloat16") if fused is None else fused
 
     def forward(
         self,
@@ -108,6 +109,7 @@ class LossSums(nn.Module):
         hidden_MD = head.norm(activate(hidden_MD, head.activation).to(head.norm.weight.dtype)).to(x_TD.dtype)
         words_VD = encoder.embeddings.words.weight
         assert isinstance(head.bias, Tensor)
+        assert head.bias is not None
         loss = masked_language_loss(hidden_MD, words_VD, head.bias, labels_M)
         if model.next_sentence_head is None:
             return loss, None
@@ -180,9 +182,8 @@ class Trainer:
         model: on its device.
         recipe: objectives, optimizer and schedule.
         compute: see `LossSums`.
-        wrap: what is put around the loss module: compilation, data parallelism.
-        reduce: adds a tensor up over all devices, in place; None for a single device.
-        devices: how many there are; data parallelism takes the mean of their gradients.
+        devices: this process among all; None if it is alone.
+        compile: a mode of torch.compile, or "off".
     """
 
     def __init__(
@@ -190,24 +191,32 @@ class Trainer:
         model: PretrainingModel,
         recipe: Recipe,
         compute: str,
-        wrap: Callable[[nn.Module], Callable[..., Tensor]] | None = None,
-        reduce: Callable[[Tensor], None] | None = None,
-        devices: int = 1,
+        devices: Devices | None = None,
+        compile: str = "off",
     ) -> None:
-        self.model, self.recipe, self.reduce = model, recipe, reduce
+        self.model, self.recipe = model, recipe
         self.device = next(model.parameters()).device
-        self.optimizers = make_optimizers(model, recipe.optimizer)
+        self.devices = devices or Devices(self.device)
         loss_sums = LossSums(model, compute)
-        self.loss_sums = wrap(loss_sums) if wrap is not None else loss_sums
+        self.module: nn.Module = loss_sums
+        if self.devices.size > 1 and self.devices.strategy == "fsdp":
+            _spread(loss_sums, recipe)
+        elif self.devices.size > 1:
+            self.module = replicate(loss_sums, self.devices)
+        self.loss_sums: Callable[..., Tensor] = self.module
+        if compile != "off":
+            self.loss_sums = torch.compile(self.module, dynamic=False, mode=compile)
+        self.optimizers = make_optimizers(model, recipe.optimizer)
         next_sentence = recipe.objective("next_sentence_prediction")
         weights = [
             recipe.objective("masked_language_model").weight,
             next_sentence.weight if next_sentence is not None else 0.0,
         ]
-        self.weights = devices * torch.tensor(weights, dtype=torch.float64, device=self.device)
+        # Data parallelism takes the mean of the devices' gradients.
+        self.weights = self.devices.size * torch.tensor(weights, dtype=torch.float64, device=self.device)
         self.window = torch.zeros(WINDOW_SIZE, dtype=torch.float64, device=self.device)
 
-    def step(self, step: int, micro_batches: Sequence[Loaded], first: int = 0, stride: int = 1) -> None:
+    def step(self, step: int, micro_batches: Sequence[Loaded]) -> None:
         """Update number `step` (the first is 0).
 
         Losses are means over all hidden tokens, and all sequences, of the whole step, so that neither the number of
@@ -215,25 +224,24 @@ class Trainer:
 
         Args:
             step: decides the learning rate and, with a micro-batch's number, the dropout.
-            micro_batches: of this device, with tensors.
-            first, stride: numbers within the step of this device's micro-batches.
+            micro_batches: this device's share of the step's.
         """
         self.model.train()
         counts = sum((b.counts for b in micro_batches), Counts())
         counted = self._to_device(torch.tensor(dataclasses.astuple(counts), dtype=torch.float64))
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
-        if self.reduce is not None:
-            self.reduce(counted)
+        self.devices.reduce(counted)
         hidden, overflow, sequences = (counted[COUNTS.index(n)] for n in ("hidden", "overflow", "sequences"))
         totals = torch.stack([hidden - overflow, sequences])
         scale = (self.weights / totals.clamp(min=1.0)).float()
         for number, batch in enumerate(micro_batches):
-            torch.manual_seed(derive_key(self.recipe.seed, "dropout", step, first + number * stride))
-            losses = self.loss_sums(*self.arguments(batch))
-            (losses * scale).sum().backward()
+            place = self.devices.rank + number * self.devices.size  # of the micro-batch in the step
+            torch.manual_seed(derive_key(self.recipe.seed, "dropout", step, place))
+            with without_reduction(self.module, last=number + 1 == len(micro_batches)):
+                losses = self.loss_sums(*self.arguments(batch))
+                (losses * scale).sum().backward()
             sums += losses.detach()
-        if self.reduce is not None:
-            self.reduce(sums)
+        self.devices.reduce(sums)
         recipe = self.recipe
         rate = learning_rate(recipe.schedule, recipe.optimizer.learning_rate, step, recipe.steps)
         norm, skipped = update(self.optimizers, rate, recipe.optimizer.clip_norm)
@@ -266,6 +274,19 @@ class Trainer:
             batch.max_seqlen,
             *(tensors[name] for name in TENSORS[4:]),
         )
+
+
+def _spread(loss_sums: LossSums, recipe: Recipe) -> None:
+    """Spread a model's parameters over the devices; they are cast when they are gathered."""
+    if not isinstance(recipe.optimizer, AdamW):
+        raise UsageError(
+            f"--parallel fsdp needs the optimizer adamw, not {recipe.optimizer.kind}; use --parallel ddp"
+        )
+    packed = loss_sums.packed
+    shard(list(packed.model.encoder.layers), packed, loss_sums.compute == "bfloat16")
+    loss_sums.fused = False
+    if loss_sums.compute == "bfloat16":
+        loss_sums.compute = "float32"
 
 
 def _without_unused(tensors: dict[str, Tensor], counts: Counts) -> dict[str, Tensor]:
