@@ -155,7 +155,9 @@ def test_every_format_keeps_to_the_form_of_the_table(name: str) -> None:
     assert name == module.NAME
     assert module.__doc__
     assert all(s == s.lower() and not s.endswith((".gz", ".xz")) for s in module.SUFFIXES)
-    assert list(inspect.signature(module.read).parameters)[:3] == ["stream", "rejects", "file"]
+    assert hasattr(module, "read") or hasattr(module, "write")
+    if hasattr(module, "read"):
+        assert list(inspect.signature(module.read).parameters)[:3] == ["stream", "rejects", "file"]
     assert hasattr(module, "looks_like") or module.SUFFIXES
 
 

@@ -31,7 +31,7 @@ from biosmith.text.document import Document, Mention, Passage
 from biosmith.text.formats.report import WriteReport
 
 NAME = "conll"
-SUFFIXES = (".conll", ".iob", ".bio", ".iob2", ".tsv", ".txt")
+SUFFIXES = (".conll", ".iob", ".bio", ".iob2", ".tsv")
 
 _BLOCK = "-DOCSTART-"
 _TAG = re.compile(r"O|[BIESLUMW](?:-\S+)?")

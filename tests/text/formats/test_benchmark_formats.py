@@ -1,0 +1,200 @@
+"""The formats that only single benchmarks use: small files of ours in their shape."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biosmith.rejects import Rejects
+from biosmith.text.document import Argument, Document
+from biosmith.text.formats import read
+from biosmith.text.formats.offsets import UNCOUNTED
+
+
+def read_one(tmp_path: Path, name: str, content: str, rejects: Rejects | None = None) -> list[Document]:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    return list(read(tmp_path / name, rejects=rejects or Rejects(strict=True)))
+
+
+SENTENCE = "BC2GM000000001 The p53 gene and its product TP53.\n"
+
+
+def test_bc2gm_counts_without_white_space_and_inclusive(tmp_path: Path) -> None:
+    # Without spaces: "Thep53geneanditsproductTP53." - p53 is 3 to 5, "p53 gene" 3 to 9, TP53 23 to 26.
+    (tmp_path / "GENE.eval").write_text(
+        "BC2GM000000001|3 9|p53 gene\nBC2GM000000001|23 26|TP53\n", encoding="utf-8"
+    )
+    (tmp_path / "ALTGENE.eval").write_text("BC2GM000000001|3 5|p53\n", encoding="utf-8")
+    (document,) = read_one(tmp_path, "test.in", SENTENCE)
+    assert [(m.start, m.end, m.text) for m in document.mentions] == [(4, 12, "p53 gene"), (29, 33, "TP53")]
+    assert document.mentions[0].infons == {"alternatives": "4-7"}
+    # The folder holds three files and one document; the .eval files are not set aside, for they were read.
+    assert len(list(read(tmp_path, rejects=Rejects(strict=True)))) == 1
+
+
+def test_bc2gm_mentions_of_unknown_sentences_and_wrong_places_are_listed(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "GENE.eval.gz", "wt", encoding="utf-8") as stream:
+        stream.write("BC2GM000000001|3 99|far\nBC2GM9|0 1|x\nnonsense\n")
+    rejects = Rejects()
+    (document,) = read_one(tmp_path, "test.in", SENTENCE, rejects)
+    assert document.mentions == ()
+    assert [item["record"] for item in rejects.items] == ["line 3", "line 1", "BC2GM9"]
+
+
+DDI = """<?xml version="1.0"?><document id="DDI-X.d1">
+<sentence id="s0" text="Aspirin and loop or thiazide diuretics.&#xd;&#xa;">
+<entity id="e0" charOffset="0-6" type="drug" text="Aspirin"/>
+<entity id="e1" charOffset="12-15;29-37" type="group" text="loop diuretics"/>
+<entity id="e2" charOffset="21-28" type="group" text="thiazide"/>
+<pair id="p0" e1="e0" e2="e1" ddi="true" type="effect"/><pair id="p1" e1="e0" e2="e2" ddi="false"/>
+</sentence><sentence id="s1" text="No Aspirin."><entity id="e3" charOffset="3-9" type="drug" text="Aspirin"/></sentence>
+</document>"""
+
+
+def test_ddi_offsets_are_inclusive_discontinuous_and_count_the_sentence(tmp_path: Path) -> None:
+    rejects = Rejects()
+    (document,) = read_one(tmp_path, "1.xml", DDI, rejects)
+    loop = document.mentions[1]
+    assert (loop.text, loop.fragments) == ("loop diuretics", ((12, 16), (29, 38)))
+    # The second sentence begins after the 41 characters of the first (its line end counts) and one space, at 42.
+    assert document.mentions[-1].text == "Aspirin"
+    assert document.mentions[-1].start == 42 + 3
+    # "thiazide" is stated one too high: the text's own characters are kept, and it is listed.
+    assert document.mentions[2].text == "hiazide "
+    assert [item["record"] for item in rejects.items] == ["e2"]
+    (relation,) = document.relations
+    assert (relation.type, relation.arguments) == ("effect", (Argument("e1", "e0"), Argument("e2", "e1")))
+
+
+def test_chemprot_tables_are_joined(tmp_path: Path) -> None:
+    (tmp_path / "x_entities.tsv").write_text("7\tT1\tCHEMICAL\t0\t7\tAspirin\n7\tT2\tGENE-Y\t18\t23\tCOX-1\n")
+    (tmp_path / "x_relations.tsv").write_text("7\tCPR:4\tY \tINHIBITOR\tArg1:T1\tArg2:T2\n")
+    (tmp_path / "x_gold_standard.tsv").write_text("7\tCPR:4\tArg1:T1\tArg2:T2\n")
+    (tmp_path / "x_abstracts.tsv").write_text('7\tAspirin inhibits.\tCOX-1 is "bound.\n')
+    (document,) = read(tmp_path, rejects=Rejects(strict=True))
+    assert [(m.id, m.text) for m in document.mentions] == [("T1", "Aspirin"), ("T2", "COX-1")]
+    (relation,) = document.relations
+    assert relation.arguments == (Argument("Arg1", "T1"), Argument("Arg2", "T2"))
+    assert relation.infons == {"evaluated": "Y", "name": "INHIBITOR"}
+
+
+def test_the_test_set_of_chemprot_has_other_names_and_may_be_compressed(tmp_path: Path) -> None:
+    (tmp_path / "x_entities_gs.tsv").write_text(
+        "7\tT1\tCHEMICAL\t0\t7\tAspirin\n8\tT1\tCHEMICAL\t0\t7\tAspirin\nbad\n"
+    )
+    with gzip.open(tmp_path / "x_abstracts_gs.tsv.gz", "wt") as stream:
+        stream.write("7\tAspirin inhibits.\tIt is bound.\n")
+    rejects = Rejects()
+    (document,) = read(tmp_path, rejects=rejects)
+    assert len(document.mentions) == 1
+    assert sorted(rejects.reasons) == ["has 1 columns, not 6", "is of an abstract that is not in the file"]
+
+
+def squad(text: str, *answers: tuple[str, int]) -> str:
+    qas = [
+        {
+            "id": n,
+            "question": "What?",
+            "answers": [{"text": answer, "answer_start": start}],
+            "is_impossible": False,
+        }
+        for n, (answer, start) in enumerate(answers)
+    ]
+    return json.dumps({"data": [{"title": "T", "paragraphs": [{"context": text, "qas": qas}]}]})
+
+
+def test_answers_of_squad_are_mentions(tmp_path: Path) -> None:
+    (document,) = read_one(tmp_path, "x.json", squad("Aspirin helps.", ("Aspirin", 0), (" helps", 8)))
+    assert [(m.start, m.text) for m in document.mentions] == [(0, "Aspirin"), (8, "helps")]
+    assert document.id == "T-1"
+    assert [q["id"] for q in json.loads(document.infons["questions"])] == ["0", "1"]
+
+
+def test_a_context_whose_leading_white_space_is_not_counted_is_read_without_it(tmp_path: Path) -> None:
+    # As one article of COVID-QA: the context begins with line breaks that answer_start does not count.
+    rejects = Rejects()
+    (document,) = read_one(tmp_path, "x.json", squad(" \n\nAspirin helps.", ("helps", 8)), rejects)
+    assert (document.text, document.mentions[0].text) == ("Aspirin helps.", "helps")
+    assert list(rejects.reasons) == [UNCOUNTED]
+
+
+def test_an_impossible_question_is_marked(tmp_path: Path) -> None:
+    value: Any = json.loads(squad("x", ("x", 0)))
+    value["data"][0]["paragraphs"][0]["qas"][0] |= {"answers": [], "is_impossible": True}
+    (document,) = read_one(tmp_path, "x.json", json.dumps(value))
+    assert document.mentions == ()
+    assert json.loads(document.infons["questions"]) == [{"id": "0", "question": "What?", "impossible": True}]
+
+
+def test_pubmedqa_gives_question_and_labelled_sections(tmp_path: Path) -> None:
+    entry = {
+        "QUESTION": "Does it?",
+        "CONTEXTS": ["We saw.", "It did."],
+        "LABELS": ["AIM", "RESULTS"],
+        "LONG_ANSWER": "Yes, it does.",
+        "final_decision": "yes",
+    }
+    (document,) = read_one(tmp_path, "x.json", json.dumps({"21645374": entry}))
+    assert [(p.kind, p.label) for p in document.passages] == [
+        ("question", ""),
+        ("abstract", "AIM"),
+        ("abstract", "RESULTS"),
+    ]
+    assert "Yes, it does" not in document.text  # the conclusion would give the answer away
+    assert document.infons == {"long_answer": "Yes, it does.", "final_decision": "yes"}
+
+
+TABLES = [
+    ('index\tsentence\tlabel\n0\tThe "gene is @GENE$.\t1\n', ["x-0"], {"label": "1"}),
+    ("The gene is @GENE$.\t1\nAnother one here.\t0\n", ["x-1", "x-2"], {"label": "1"}),
+    ("7.T1.T2\tThe gene is @GENE$.\tfalse\n", ["7.T1.T2"], {"label": "false"}),
+    ("labels\tsentence\tindex\n0_0,1_1\tThe gene.\t22_s0\n", ["22_s0"], {"labels": "0_0,1_1"}),
+    ("pair_id\tsent1\tsent2\tscore\n88\tOne here.\tTwo here.\t0.5\n", ["88"], {"score": "0.5"}),
+]
+
+
+@pytest.mark.parametrize(("content", "ids", "infons"), TABLES)
+def test_tables_are_known_by_their_header_or_shape(
+    tmp_path: Path, content: str, ids: list[str], infons: dict[str, str]
+) -> None:
+    documents = read_one(tmp_path, "x.tsv", content)
+    assert [d.id for d in documents] == ids
+    assert documents[0].infons == infons
+    assert all(p.kind == "sentence" for d in documents for p in d.passages)
+
+
+def test_an_unbalanced_quote_swallows_no_row(tmp_path: Path) -> None:
+    rows = [f'{n}\tA "quoted sentence {n}.\t1' for n in range(20)]
+    assert len(read_one(tmp_path, "x.tsv", "index\tsentence\tlabel\n" + "\n".join(rows))) == 20
+
+
+def test_a_row_with_a_missing_column_is_set_aside_by_its_line(tmp_path: Path) -> None:
+    rejects = Rejects()
+    content = "index\tsentence\tlabel\n0\tGood one.\t1\n1\tNo label.\n2\tGood two.\t0\n"
+    assert len(read_one(tmp_path, "x.tsv", content, rejects)) == 2
+    (item,) = rejects.items
+    assert (item["record"], item["reason"]) == (
+        "line 3",
+        "has 2 columns, not the 3 of index, sentence, label",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x_pmid.tsv", "22355784.txt,20862378.txt,23263186.txt,19737566.txt,12577239.txt"),
+        ("x_files.tsv", "".join(f"train/DrugBank/Drug {n}_ddi.xml\n" for n in "abcdef")),
+        ("x.list", "".join(f"PMC-104463{n}-sec-01\n" for n in range(6))),
+        ("labels.txt", "< < <Sustaining proliferative signaling--Receptors AND< < "),
+        ("splits.json", '{"test": ["12377809", "26163474"], "fold0": {}}'),
+        ("truth.json", '{"12377809": "yes", "26163474": "no"}'),
+    ],
+)
+def test_lists_of_ids_and_labels_are_refused_as_without_text(tmp_path: Path, name: str, content: str) -> None:
+    rejects = Rejects()
+    assert read_one(tmp_path, name, content, rejects) == []
+    assert "no text" in rejects.items[0]["reason"]

@@ -1,0 +1,64 @@
+"""Plain text: a document a file, a paragraph or a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from biosmith.errors import BadInput
+from biosmith.rejects import Rejects
+from biosmith.text.document import Document, Passage
+from biosmith.text.formats import read, write
+
+TEXT = "\nFirst paragraph,\ntwo lines.\n\n  \nSecond.\n"
+
+
+def test_a_file_is_a_document_whose_passages_are_paragraphs_at_their_offsets(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text(TEXT, encoding="utf-8")
+    (document,) = read(tmp_path / "note.txt")
+    assert document.id == "note"
+    assert [(p.text, p.offset) for p in document.passages] == [
+        ("First paragraph,\ntwo lines.", 1),
+        ("Second.", TEXT.index("Second")),
+    ]
+    assert all(TEXT.startswith(p.text, p.offset) for p in document.passages)
+
+
+@pytest.mark.parametrize(
+    ("by", "texts"),
+    [
+        ("paragraph", ["First paragraph,\ntwo lines.", "Second."]),
+        ("line", ["First paragraph,", "two lines.", "Second."]),
+    ],
+)
+def test_paragraphs_and_lines_can_be_documents(tmp_path: Path, by: str, texts: list[str]) -> None:
+    (tmp_path / "note.txt").write_text(TEXT, encoding="utf-8")
+    assert [d.text for d in read(tmp_path / "note.txt", format="plain", by=by)] == texts
+
+
+def test_binary_data_with_the_name_of_a_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_bytes(b"\x7fELF\x00\x01\x02" * 100)
+    with pytest.raises(BadInput, match="binary data"):
+        list(read(tmp_path / "x.txt", rejects=Rejects(strict=True)))
+
+
+def test_text_that_is_not_utf8_is_refused_and_utf16_with_a_mark_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("Müller".encode("latin-1"))
+    rejects = Rejects()
+    assert list(read(tmp_path / "a.txt", rejects=rejects)) == []
+    assert rejects.items[0]["reason"].startswith("undecodable text")
+    (tmp_path / "b.txt").write_bytes("Müller α".encode("utf-16"))
+    assert [d.text for d in read(tmp_path / "b.txt")] == ["Müller α"]
+
+
+def test_written_documents_are_found_again_as_paragraphs(tmp_path: Path) -> None:
+    documents = [
+        Document.build(str(n), [Passage("title", f"T{n}"), Passage("abstract", "a\nb")]) for n in (1, 2)
+    ]
+    report = write(documents, tmp_path / "x.txt")
+    assert [d.text for d in read(tmp_path / "x.txt", format="plain", by="paragraph")] == [
+        "T1\na b",
+        "T2\na b",
+    ]
+    assert report.lost["ids, kinds, labels and infons"] == 2
