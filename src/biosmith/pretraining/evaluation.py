@@ -22,20 +22,17 @@ class HeldOutLoss:
     tokens: int
 
     def total(self, recipe: Recipe) -> float:
-        """The training objective on held-out documents."""
-        pairs = recipe.objective("next_sentence_prediction")
-        weight = recipe.objective("masked_language_model").weight
-        return float(
-            weight * self.masked_language
-            + (0.0 if pairs is None else pairs.weight) * (self.next_sentence or 0.0)
-        )
+        """The training objective on held-out documents, an adversarial part left out."""
+        masked, pairs = (recipe.weight_of(k) for k in ("masked_language_model", "next_sentence_prediction"))
+        return masked * self.masked_language + pairs * (self.next_sentence or 0.0)
 
 
 def evaluate(trainer: Trainer, maker: BatchMaker, most_tokens: int) -> HeldOutLoss:
     """Losses over the held-out documents, or the first `most_tokens` tokens of them (one micro-batch at least)."""
-    sums = torch.zeros(2, dtype=torch.float64, device=trainer.device)
+    sums = torch.zeros(3, dtype=torch.float64, device=trainer.device)
     predicted = sequences = tokens = 0
     trainer.model.eval()
+    trainer.sums.adversarial = None
     with torch.no_grad():
         for index in range(len(maker.plan(0))):
             batch = as_tensors(maker.make(0, index))
@@ -46,7 +43,7 @@ def evaluate(trainer: Trainer, maker: BatchMaker, most_tokens: int) -> HeldOutLo
             sequences += batch.counts.sequences
             tokens += batch.counts.tokens
     spread_again(trainer.module)
-    masked_language, next_sentence = sums.tolist()
+    masked_language, next_sentence, _ = sums.tolist()
     return HeldOutLoss(
         masked_language / max(1, predicted),
         next_sentence / max(1, sequences) if maker.rules.next_sentence else None,

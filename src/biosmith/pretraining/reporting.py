@@ -18,7 +18,7 @@ from biosmith.pretraining.batches import Counts
 from biosmith.pretraining.config import Recipe
 from biosmith.pretraining.metrics import MetricsLog, PlateauWatch, draw_loss
 from biosmith.pretraining.schedules import learning_rate
-from biosmith.pretraining.step import Window, read_window
+from biosmith.pretraining.step import OBJECTIVES, Window, read_window
 from biosmith.progress import say
 
 # Updates in a row whose gradient is not finite, after which a run is given up.
@@ -112,15 +112,20 @@ class Reporter:
 
     def _line(self, taken: _Taken, window: Window, counts: Counts) -> dict[str, Any]:
         recipe = self.recipe
-        masked, pairs = (recipe.objective(k) for k in ("masked_language_model", "next_sentence_prediction"))
         mlm = window.masked_language_loss / window.predicted if window.predicted else float("nan")
         nsp = window.next_sentence_loss / window.sequences if window.sequences else float("nan")
+        adversarial = window.adversarial_loss / window.predicted if window.predicted else float("nan")
+        losses = {"mlm_loss": mlm, "nsp_loss": nsp, "adversarial_loss": adversarial}
+        parts = {
+            key: (recipe.weight_of(kind), value)
+            for kind, (key, value) in zip(OBJECTIVES, losses.items(), strict=True)
+            if recipe.objective(kind) is not None
+        }
         hidden, peak = max(1, counts.hidden), recipe.optimizer.learning_rate
         line = {
             "step": taken.step,
-            "loss": masked.weight * mlm + (0.0 if pairs is None else pairs.weight * nsp),
-            "mlm_loss": mlm,
-            "nsp_loss": nsp,
+            "loss": sum(weight * value for weight, value in parts.values()),
+            **{key: value for key, (_, value) in parts.items()},
             "learning_rate": learning_rate(recipe.schedule, peak, taken.step - 1, recipe.steps),
             "gradient_norm": window.gradient_norm,
             "tokens_per_second": round(counts.tokens / max(taken.seconds, 1e-9), 1),
@@ -135,8 +140,8 @@ class Reporter:
             "skipped_steps": int(window.skipped),
             **taken.more,
         }
-        if pairs is None:
-            del line["nsp_loss"], line["random_pairs"]
+        if "nsp_loss" not in parts:
+            del line["random_pairs"]
         return line
 
     def draw(self) -> None:

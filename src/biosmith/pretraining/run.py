@@ -221,14 +221,12 @@ def _value_at(plain: Any, key: str) -> Any:
 
 
 def _adopt_architecture(recipe: Recipe, init: Path, store: TokenStore) -> Recipe:
-    """The recipe with the architecture of the model it goes on from, dropout apart, which is the recipe's."""
+    """The recipe with the architecture of the model it goes on from; the profile decides about dropout."""
     from biosmith.models.checkpoint import read_config
 
     config, _ = read_config(init)
     _require_vocabulary(init, config.vocabulary_size, store)
-    model = dataclasses.replace(
-        config, dropout=recipe.model.dropout, attention_dropout=recipe.model.attention_dropout
-    )
+    model = config.without_dropout() if recipe.profile == "fast" else config
     return dataclasses.replace(recipe, model=model)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,9 @@ from torch.nn import functional as F
 from biosmith.errors import UsageError
 from biosmith.models.bert import PretrainingLogits, PretrainingModel
 from biosmith.models.heads import activate
+from biosmith.pretraining.adversarial import adversarial_loss
 from biosmith.pretraining.batches import IGNORE, Counts
-from biosmith.pretraining.config import AdamW, Recipe
+from biosmith.pretraining.config import AdamW, AdversarialMaskedLanguageModel, Recipe
 from biosmith.pretraining.loading import Loaded
 from biosmith.pretraining.optimizers import make_optimizers, update
 from biosmith.pretraining.parallel import Devices, replicate, shard, without_reduction
@@ -35,26 +36,32 @@ TENSORS = (
 )
 
 
+OBJECTIVES = ("masked_language_model", "next_sentence_prediction", "adversarial_masked_language_model")
+
+
 class LossSums(nn.Module):
-    """Sums of the losses of a micro-batch, float32 [2]: masked language model, next sentence prediction.
+    """Sums of the losses of a micro-batch, float32 [3]: masked language model, next sentence prediction, adversarial.
 
     Args:
         model: with both heads, or without the next-sentence head, whose sum is then 0.
         compute: "float32"; "mixed" (torch's autocast: matrix products in bfloat16, normalisation and residual stream
             in float32); or "bfloat16" (parameters are cast, everything runs in bfloat16, gradients come back in
             float32). The loss itself is always computed in float32.
+        adversarial: the third sum is 0 while this is None.
         fused: use the fused layer and loss of `models.fused`, which know no dropout; None does so on a CUDA device in
             "bfloat16" where the model has no dropout.
     """
 
+    adversarial: AdversarialMaskedLanguageModel | None
+
     def __init__(self, model: PretrainingModel, compute: str = "float32", fused: bool | None = None) -> None:
         super().__init__()
-        self.packed, self.compute = _Packed(model), compute
-        dropout = model.config.dropout or model.config.attention_dropout
-        if fused and dropout:
-            raise UsageError("the fused layer knows no dropout")
-        can_fuse = model.config.kind == "bert" and next(model.parameters()).is_cuda and not dropout
-        self.fused = bool(can_fuse and compute == "bfloat16") if fused is None else fused
+        self.packed, self.compute, self.adversarial = _Packed(model), compute, None
+        plain = model.config.kind == "bert" and model.config == model.config.without_dropout()
+        if fused and not plain:
+            raise UsageError("the fused layer is BERT's, and knows no dropout")
+        on_gpu = next(model.parameters()).is_cuda
+        self.fused = on_gpu and plain and compute == "bfloat16" if fused is None else fused
 
     def forward(
         self,
@@ -69,7 +76,8 @@ class LossSums(nn.Module):
     ) -> Tensor:
         """See the class."""
         packed = (input_ids_T, position_ids_T, token_type_ids_T, cu_seqlens, max_seqlen, masked_positions_M)
-        if self.fused:
+        adversarial = torch.zeros((), device=input_ids_T.device)
+        if self.fused and self.adversarial is None:
             masked_language, next_sentence_N2 = self._fused(*packed, labels_M)
         else:
             logits = self._logits(*packed)
@@ -77,12 +85,21 @@ class LossSums(nn.Module):
             masked_language = F.cross_entropy(
                 logits.masked_language_MV.float(), labels_M, ignore_index=IGNORE, reduction="sum"
             )
-        if next_sentence_N2 is None:
-            return torch.stack([masked_language, torch.zeros_like(masked_language)])
-        next_sentence = F.cross_entropy(
-            next_sentence_N2.float(), next_sentence_labels_N, ignore_index=IGNORE, reduction="sum"
-        )
-        return torch.stack([masked_language, next_sentence])
+            if self.adversarial is not None:
+                adversarial = adversarial_loss(
+                    lambda: self._logits(*packed).masked_language_MV,
+                    logits.masked_language_MV,
+                    self.packed.model.encoder.embeddings.words,
+                    len(input_ids_T),
+                    labels_M,
+                    self.adversarial,
+                )
+        next_sentence = torch.zeros_like(adversarial)
+        if next_sentence_N2 is not None:
+            next_sentence = F.cross_entropy(
+                next_sentence_N2.float(), next_sentence_labels_N, ignore_index=IGNORE, reduction="sum"
+            )
+        return torch.stack([masked_language, next_sentence, adversarial])
 
     def _fused(
         self,
@@ -149,6 +166,7 @@ class Window(NamedTuple):
 
     masked_language_loss: float
     next_sentence_loss: float
+    adversarial_loss: float
     predicted: float
     sequences: float
     gradient_norm: float  # of the last step
@@ -198,20 +216,16 @@ class Trainer:
         self.device = next(model.parameters()).device
         self.devices = devices or Devices(self.device)
         loss_sums = LossSums(model, compute)
-        self.module: nn.Module = loss_sums
+        self.sums, self.module = loss_sums, cast(nn.Module, loss_sums)
         if self.devices.size > 1 and self.devices.strategy == "fsdp":
             _spread(loss_sums, recipe)
         elif self.devices.size > 1:
             self.module = replicate(loss_sums, self.devices)
         self.loss_sums: Callable[..., Tensor] = self.module
-        if compile != "off":
+        if compile != "off" and recipe.objective("adversarial_masked_language_model") is None:
             self.loss_sums = torch.compile(self.module, dynamic=False, mode=compile)
         self.optimizers = make_optimizers(model, recipe.optimizer)
-        next_sentence = recipe.objective("next_sentence_prediction")
-        weights = [
-            recipe.objective("masked_language_model").weight,
-            next_sentence.weight if next_sentence is not None else 0.0,
-        ]
+        weights = [recipe.weight_of(kind) for kind in OBJECTIVES]
         # Data parallelism takes the mean of the devices' gradients.
         self.weights = self.devices.size * torch.tensor(weights, dtype=torch.float64, device=self.device)
         self.window = torch.zeros(WINDOW_SIZE, dtype=torch.float64, device=self.device)
@@ -227,13 +241,16 @@ class Trainer:
             micro_batches: this device's share of the step's.
         """
         self.model.train()
+        adversarial = self.recipe.objective("adversarial_masked_language_model")
+        is_on = adversarial is not None and adversarial.is_on(step, self.recipe.steps)
+        self.sums.adversarial = adversarial if is_on else None
         counts = sum((b.counts for b in micro_batches), Counts())
         counted = self._to_device(torch.tensor(dataclasses.astuple(counts), dtype=torch.float64))
-        sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+        sums = torch.zeros(3, dtype=torch.float64, device=self.device)
         self.devices.reduce(counted)
         hidden, overflow, sequences = (counted[COUNTS.index(n)] for n in ("hidden", "overflow", "sequences"))
         totals = torch.stack([hidden - overflow, sequences])
-        scale = (self.weights / totals.clamp(min=1.0)).float()
+        scale = (self.weights / totals[[0, 1, 0]].clamp(min=1.0)).float()
         for number, batch in enumerate(micro_batches):
             place = self.devices.rank + number * self.devices.size  # of the micro-batch in the step
             torch.manual_seed(derive_key(self.recipe.seed, "dropout", step, place))
@@ -250,11 +267,11 @@ class Trainer:
     def _note(self, sums: Tensor, totals: Tensor, counted: Tensor, norm: Tensor, skipped: Tensor) -> None:
         """Add a step to the window; a step that was left out does not spoil its means."""
         window, kept, named = self.window, 1.0 - skipped.double(), len(Window._fields)
-        window[0:2] += torch.where(torch.isfinite(sums), sums, 0.0) * kept
-        window[2:4] += totals * kept
-        window[4] = norm
-        window[5] += skipped
-        window[6] = (window[6] + 1.0) * skipped
+        window[0:3] += torch.where(torch.isfinite(sums), sums, 0.0) * kept
+        window[3:5] += totals * kept
+        window[5] = norm
+        window[6] += skipped
+        window[7] = (window[7] + 1.0) * skipped
         window[named:] += counted
 
     def _to_device(self, tensor: Tensor) -> Tensor:
