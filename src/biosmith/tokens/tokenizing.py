@@ -68,6 +68,8 @@ def tokenize_corpus(
     done, shards = int(journal["parts"]), journal["shards"]
     if done:
         say(f"Going on with {out}: {done:,} of {len(parts):,} parts are done")
+    for half in out.glob(".*.tmp"):  # what a killed run was writing
+        half.unlink()
     writer = StoreWriter(out, mark, shard_tokens=shard_tokens, done=shards)
     write_json(out / JOURNAL, journal)
     left = parts[done:]

@@ -237,4 +237,4 @@ def _train_sentencepiece(
         minloglevel=2,
     )
     model = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
-    return [(model.id_to_piece(i), model.get_score(i)) for i in range(model.get_piece_size())]
+    return [(model.id_to_piece(i), round(model.get_score(i), 6)) for i in range(model.get_piece_size())]

@@ -86,7 +86,8 @@ def mark_of(tokenizer: Tokenizer) -> VocabularyMark:
         "pieces": pieces,
         "model": model["type"],
         "merges": model.get("merges"),
-        "scores": [score for _, score in model["vocab"]] if model["type"] == "Unigram" else None,
+        # The library does not read floats back to the last bit.
+        "scores": [f"{s:.6f}" for _, s in model["vocab"]] if model["type"] == "Unigram" else None,
         "normalizer": _resolve_accents(state["normalizer"]),
         "pre_tokenizer": state["pre_tokenizer"],
     }

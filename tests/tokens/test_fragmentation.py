@@ -1,0 +1,117 @@
+"""The report counts pieces by the rules it states, and shows vocabularies side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from biosmith.cli import main
+from biosmith.errors import DONE, WRONG_CALL, BadInput
+from biosmith.text.document import Document, Mention, Passage
+from biosmith.text.formats import write
+from biosmith.tokens.fragmentation import TERMS, measure, read_samples, read_terms
+from biosmith.tokens.vocabulary import load_vocabulary
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Two documents with four mentions."""
+    first, second = "lymphoma and DNA of lymphoma", "lidocaine-DNA 語"
+    documents = [
+        Document(
+            "1",
+            first,
+            (Passage("abstract", first),),
+            (Mention(0, 8, "lymphoma", "D"), Mention(13, 16, "DNA", "G")),
+        ),
+        Document(
+            "2",
+            second,
+            (Passage("abstract", second),),
+            (Mention(0, 13, "lidocaine-DNA", "C"), Mention(14, 15, "語", "D")),
+        ),
+    ]
+    path = tmp_path / "set.jsonl"
+    write(documents, path)
+    return path
+
+
+def test_rates_are_those_counted_by_hand(vocabularies: dict[str, Path], data: Path) -> None:
+    vocabulary = load_vocabulary(vocabularies["uncased"])
+    pieces = set(vocabulary.pieces)
+    assert {"lymphoma", "dna", "lidocaine", "and", "-"} <= pieces
+    of = len(vocabulary.tokenizer.encode("of", add_special_tokens=False).ids)
+    cut = measure(vocabulary, read_samples([data], limit=10), ["DNA", "lymphoma DNA"])
+    # lymphoma, and, DNA, of, lymphoma, lidocaine-DNA (3 pieces), 語 (unknown, one piece): seven words.
+    assert cut.words == 7
+    assert cut.fragmentation == (4 + of + 3 + 1) / 7
+    assert cut.unknown_rate == 1 / 7
+    assert cut.terms == {"DNA": ["dna"], "lymphoma DNA": ["lymphoma", "dna"]}
+    assert cut.whole_terms == 1
+    mentions = cut.mentions["set"]
+    # lymphoma, DNA and lidocaine-DNA (three BERT words, three pieces) are whole; what is unknown is not.
+    assert (mentions.mentions, mentions.whole) == (4, 3 / 4)
+    assert mentions.pieces_a_mention == (1 + 1 + 3 + 1) / 4
+    assert mentions.pieces_a_word == (1 + 1 + 3 + 1) / (1 + 1 + 3 + 1)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "sentencepiece", "bpe"])
+def test_words_are_cut_as_inside_a_sentence(vocabularies: dict[str, Path], corpus: Path, kind: str) -> None:
+    # The sum over single words must be the number of pieces of the running text.
+    vocabulary = load_vocabulary(vocabularies[kind])
+    sample = read_samples([corpus], limit=20)
+    cut = measure(vocabulary, sample)
+    from biosmith.tokens.parts import list_parts, read_part
+
+    documents = [d for part in list_parts(corpus) for batch in read_part(part) for d in batch][:20]
+    texts = [" ".join(" ".join(passages).split()) for passages in documents]
+    pieces = sum(len(vocabulary.tokenizer.encode(text, add_special_tokens=False).ids) for text in texts)
+    assert cut.fragmentation == pieces / sum(len(text.split()) for text in texts)
+
+
+def test_the_seventeen_terms_are_those_of_the_paper(minilm: Path) -> None:
+    # Gu et al. (2021), Table 1: BERT's vocabulary has diabetes to promoter, and none of the other eleven.
+    assert len(TERMS) == 17
+    cut = measure(load_vocabulary(minilm))
+    assert [term for term in TERMS if len(cut.terms[term]) == 1] == list(TERMS[:6])
+    # Section 3.2 gives these two cuts.
+    assert cut.terms["lymphoma"] == ["l", "##ym", "##ph", "##oma"]
+    assert cut.terms["acetyltransferase"] == ["ace", "##ty", "##lt", "##ran", "##sf", "##eras", "##e"]
+    assert cut.fragmentation is None
+
+
+def test_report_writes_table_picture_and_json(
+    vocabularies: dict[str, Path], data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terms = tmp_path / "terms.txt"
+    terms.write_text("# mine\nlymphoma\n\n[odd] term\n", encoding="utf-8")
+    folders = [str(vocabularies["wordpiece"]), str(vocabularies["uncased"] / "vocab.txt")]
+    arguments = ["vocab", "report", *folders, "--terms", str(terms), "--data", str(data)]
+    assert main([*arguments, "--out", str(tmp_path / "report"), "--json"]) == DONE
+    found = json.loads(capsys.readouterr().out)
+    assert [each["vocab"] for each in found] == folders
+    assert set(found[0]["terms"]) == {"lymphoma", "[odd] term"}
+    assert found[0]["fragmentation"] >= 1
+    assert found[0]["mentions"]["set"]["mentions"] == 4
+    assert json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8")) == found
+    assert (tmp_path / "report" / "report.png").read_bytes().startswith(b"\x89PNG")
+    assert main(arguments) == DONE
+    shown = capsys.readouterr().out
+    assert "[odd] term" in shown  # not taken for markup
+    assert "kept whole" in shown
+
+
+def test_bad_paths_are_named(
+    vocabularies: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "none.txt").write_text("# nothing\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"none\.txt: has no terms"):
+        read_terms(tmp_path / "none.txt")
+    blank = tmp_path / "blank.jsonl"
+    blank.write_text('{"id": "1", "text": "  "}\n', encoding="utf-8")
+    with pytest.raises(BadInput, match=r"blank\.jsonl: has no words"):
+        read_samples([blank], limit=10)
+    assert main(["vocab", "report", str(tmp_path / "nothing")]) == WRONG_CALL
+    assert "does not exist" in capsys.readouterr().err
