@@ -208,8 +208,9 @@ def _transformers_tagger(folder: Path, labels: Sequence[str] | None, dropout: fl
     except (OSError, ValueError, KeyError) as error:
         raise BadInput(folder, f"transformers cannot load it for token classification: {error}") from error
     # The families call the head's dropout by different names in their configurations, but not in their classes.
-    if isinstance(getattr(model, "dropout", None), nn.Dropout):
-        model.dropout.p = dropout
+    for name in ("dropout", "drop"):
+        if isinstance(getattr(model, name, None), nn.Dropout):
+            getattr(model, name).p = dropout
     return TransformersTagger(model, tokenizer)
 
 
