@@ -105,7 +105,10 @@ def load_pretraining_model(
     folder = Path(folder)
     config, raw = read_config(folder)
     if next_sentence and not config.has_segments:
-        raise UsageError(f"{folder} is a {config.kind} model, which has no next-sentence head")
+        raise UsageError(
+            f"{folder} is a {config.kind} model, which has no next-sentence head: "
+            "pretrain it with masked_language_model alone"
+        )
     read = _Read.of(folder, config, raw, read_tensors(folder))
     wanted = {"masked_language_head"} | (read.parts & {"pooler"})
     if next_sentence or (next_sentence is None and "next_sentence_head" in read.parts):
