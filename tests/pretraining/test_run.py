@@ -38,7 +38,7 @@ TINY = Recipe(
     model=BertConfig(vocabulary_size=1000, layers=1, width=16, heads=2, feed_forward=32),
     optimizer=AdamW(learning_rate=1e-3),
     schedule=Linear(warmup=0.1),
-    batch=Batch(tokens=1024, length=128, micro_batch_tokens=512, phases=(LengthPhase(0.3, 64),)),
+    batch=Batch(tokens=1024, length=128, micro_batch_tokens=512, phases=(LengthPhase(0.3, 64, "sequences"),)),
     steps=24,
     evaluation=Evaluation(every=10, documents=10),
     checkpoint_every=4,
@@ -289,7 +289,8 @@ def test_the_state_of_the_warning_survives_a_resume() -> None:
 
 def test_rates_in_the_log_are_measured_over_real_tokens(tokens: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    pretrain(replace(TINY, steps=6, log_every=6), tokens, out, settings=INLINE)
+    batch = replace(TINY.batch, phases=())
+    pretrain(replace(TINY, steps=6, log_every=6, batch=batch), tokens, out, settings=INLINE)
     line = read_metrics(out)[-1]
     # 6 steps of 2 micro-batches of 512 tokens, a bit less as the last of each cannot be filled to the brim.
     assert 0.6 * 6 * 1024 < line["tokens"] <= 6 * 1024

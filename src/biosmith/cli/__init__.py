@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "vocab report": ("biosmith.cli.vocab:report", "How vocabularies cut biomedical words, side by side"),
     "tokenize": ("biosmith.cli.tokenize:tokenize", "Corpus and vocabulary to a memory-mapped token store"),
     "recipes": ("biosmith.cli.recipes:recipes", "The papers' recipes, listed or in full"),
+    "plan": ("biosmith.cli.plan:plan", "What a pretraining run takes: memory, hours, cost"),
     "pretrain": ("biosmith.cli.pretrain:pretrain", "Train a language model from a token store"),
     "export": ("biosmith.cli.export:export", "A training run to a Hugging Face folder"),
     "convert": ("biosmith.cli.export:convert", "A checkpoint of another tool to a Hugging Face folder"),

@@ -25,6 +25,7 @@ def pretrain(
     compile: Literal["off", "default", "reduce-overhead", "max-autotune"] | None = None,
     deterministic: bool = False,
     parallel: Literal["ddp", "fsdp"] = "ddp",
+    track: tuple[str, ...] = (),
 ) -> Report:
     """Train a language model from a token store.
 
@@ -51,13 +52,14 @@ def pretrain(
         compile: how torch compiles the step; "default" on a GPU, "off" on a CPU.
         deterministic: on a GPU, use deterministic algorithms only, so that a resumed run is equal to the last bit.
         parallel: how several GPUs share the work, where torchrun started several processes.
+        track: trackers that get the log lines too: tensorboard, wandb, or one that is plugged in.
     """
     from biosmith.pretraining.config import apply_overrides
     from biosmith.pretraining.run import Settings
     from biosmith.pretraining.run import pretrain as train
     from biosmith.recipes import find_recipe
 
-    settings = Settings(device, workers, compile, deterministic, parallel)
+    settings = Settings(device, workers, compile, deterministic, parallel, track)
     outcome = train(
         apply_overrides(find_recipe(recipe, profile), override),
         tokens,

@@ -209,10 +209,18 @@ Schedule = Linear | Polynomial | WarmupStableDecay
 
 @dataclass(frozen=True)
 class LengthPhase:
-    """Sequences of at most `length` tokens until `until` (a share of all steps)."""
+    """Sequences of at most `length` tokens until `until` (a share of all steps).
+
+    A step has as many tokens as later, or as many sequences, and so fewer tokens (Devlin et al., 2019: 256 always).
+    """
 
     until: float
     length: int
+    keep: Literal["tokens", "sequences"] = "tokens"
+
+    def tokens(self, batch: Batch) -> int:
+        """Tokens of a step in this phase."""
+        return batch.tokens if self.keep == "tokens" else batch.tokens * self.length // batch.length
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from biosmith.pretraining.preparing import (
 from biosmith.pretraining.reporting import Reporter, Stopwatch
 from biosmith.pretraining.run import Outcome, Settings
 from biosmith.pretraining.step import Trainer, reset_window
+from biosmith.pretraining.tracking import find_trackers
 from biosmith.progress import progress, say
 
 
@@ -69,7 +70,7 @@ def train(
             f"--override batch.micro_batch_tokens={micro // 2}"
         ) from error
     finally:
-        run.reporter.log.close()
+        run.reporter.close()
 
 
 class _Run:
@@ -93,15 +94,18 @@ class _Run:
         self.held_out = make_evaluation_maker(recipe, store, self.makers[-1])
         entropy = unigram_entropy(store)
         self.step, self.cursor = 0, Cursor()
+        trackers = find_trackers(settings.track)
         checkpoints = list_checkpoints(out)
         if checkpoints:
             state = load_checkpoint(checkpoints[-1], model, self.trainer.optimizers)
             self.step, self.cursor = state.step, state.cursor
             self.trainer.window.copy_(torch.tensor(state.window, dtype=torch.float64))
-            self.reporter = Reporter(recipe, out, entropy, state.step, state.tokens, not devices.first)
+            self.reporter = Reporter(
+                recipe, out, entropy, state.step, state.tokens, not devices.first, trackers
+            )
             self.reporter.watch.state = dict(state.watch)
         else:
-            self.reporter = Reporter(recipe, out, entropy, quiet=not devices.first)
+            self.reporter = Reporter(recipe, out, entropy, quiet=not devices.first, trackers=trackers)
         self.watch = Stopwatch(self.device)
 
     def go(self, stop: StopRequest, advance: Callable[[int], None]) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from biosmith.artefact import to_plain
 from biosmith.errors import UsageError
 from biosmith.pretraining.batches import BatchMaker, DataRules, TokenSource, hold_out
-from biosmith.pretraining.config import Recipe
+from biosmith.pretraining.config import LengthPhase, Recipe
 from biosmith.pretraining.masking import MaskingRules
 from biosmith.progress import say
 from biosmith.randomness import derive_key
@@ -119,11 +119,16 @@ def phase_of(recipe: Recipe, step: int) -> int:
 def make_batch_makers(recipe: Recipe, source: TokenSource) -> list[BatchMaker]:
     """The data path of each phase of sequence lengths, held-out documents left out."""
     training = ~held_out_documents(recipe, source)
-    lengths = [*(phase.length for phase in recipe.batch.phases), recipe.batch.length]
-    return [
-        BatchMaker(source, _data_rules(recipe, length, _phase_seed(recipe, number)), training)
-        for number, length in enumerate(lengths)
-    ]
+    phases = [*recipe.batch.phases, LengthPhase(1.0, recipe.batch.length)]
+    makers = []
+    for number, phase in enumerate(phases):
+        rules = _data_rules(recipe, phase.length, _phase_seed(recipe, number))
+        if phase.keep == "sequences":
+            rules = dataclasses.replace(
+                rules, micro_tokens=phase.tokens(recipe.batch) // micro_batches(recipe)
+            )
+        makers.append(BatchMaker(source, rules, training))
+    return makers
 
 
 def make_evaluation_maker(recipe: Recipe, source: TokenSource, training: BatchMaker) -> BatchMaker | None:

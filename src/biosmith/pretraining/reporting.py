@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from biosmith.pretraining.config import Recipe
 from biosmith.pretraining.metrics import MetricsLog, PlateauWatch, draw_loss
 from biosmith.pretraining.schedules import learning_rate
 from biosmith.pretraining.step import OBJECTIVES, Window, read_window
+from biosmith.pretraining.tracking import Tracker
 from biosmith.progress import say
 
 # Updates in a row whose gradient is not finite, after which a run is given up.
@@ -49,6 +50,7 @@ class Reporter:
         entropy: unigram entropy of the corpus, nats.
         step, tokens: where the run stands.
         quiet: write and say nothing (another process does).
+        trackers: what makes the trackers that get every line too.
     """
 
     def __init__(
@@ -59,8 +61,10 @@ class Reporter:
         step: int = 0,
         tokens: int = 0,
         quiet: bool = False,
+        trackers: Sequence[Callable[[Path, Recipe, int], Tracker]] = (),
     ) -> None:
         self.recipe, self.out, self.entropy, self.tokens, self.quiet = recipe, out, entropy, tokens, quiet
+        self.trackers = [] if quiet else [make(out, recipe, step) for make in trackers]
         self.log = MetricsLog(None if quiet else out, step)
         self.watch = PlateauWatch(entropy, recipe.schedule.warm_up_length(recipe.steps), recipe.steps)
         self._logged_step = self.log.lines[-1]["step"] if self.log.lines else 0
@@ -98,6 +102,8 @@ class Reporter:
         self.tokens += counts.tokens
         line = self._line(taken, window, counts)
         self.log.add(line)
+        for tracker in self.trackers:
+            tracker.add(line)
         warning = self.watch.see(taken.step, line["mlm_loss"], taken.steps)
         if not self.quiet:
             say(_shown(line, self.recipe.steps))
@@ -143,6 +149,12 @@ class Reporter:
         if "nsp_loss" not in parts:
             del line["random_pairs"]
         return line
+
+    def close(self) -> None:
+        """Close the log and the trackers."""
+        self.log.close()
+        for tracker in self.trackers:
+            tracker.close()
 
     def draw(self) -> None:
         """Draw `loss.png` as it stands."""

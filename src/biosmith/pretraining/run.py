@@ -52,6 +52,7 @@ class Settings:
         deterministic: on a CUDA device, use deterministic algorithms only (slower), so that a resumed run is equal
             to the last bit; on a CPU it always is.
         parallel: "ddp" or "fsdp", for several processes started by torchrun.
+        track: trackers that get the log lines, see `tracking`.
     """
 
     device: str = "auto"
@@ -59,6 +60,7 @@ class Settings:
     compile: str | None = None
     deterministic: bool = False
     parallel: str = "ddp"
+    track: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

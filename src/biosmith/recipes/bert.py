@@ -36,7 +36,9 @@ def bert_base() -> Recipe:
         ),
         optimizer=AdamW(learning_rate=1e-4, betas=(0.9, 0.999), weight_decay=0.01),  # A.2
         schedule=Linear(warmup=0.01, mode="replaces"),  # A.2: 10,000 of 1,000,000 steps
-        batch=Batch(tokens=256 * 512, length=512, phases=(LengthPhase(until=0.9, length=128),)),  # A.2
+        batch=Batch(
+            tokens=256 * 512, length=512, phases=(LengthPhase(until=0.9, length=128, keep="sequences"),)
+        ),  # A.2
         steps=1_000_000,  # A.2
         citations={
             "corpus.sources": "section 3.1",

@@ -1,0 +1,68 @@
+"""`biosmith plan`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import tyro
+
+from biosmith.cli import Report
+from biosmith.pretraining.config import Profile
+
+
+def plan(
+    recipe: Annotated[str, tyro.conf.Positional],
+    *,
+    profile: Profile = "fast",
+    gpus: int = 1,
+    gpu: str = "h100",
+    tokens: int | None = None,
+    override: tuple[str, ...] = (),
+) -> Report:
+    """What a recipe takes before anything runs: parameters, tokens, arithmetic, memory, hours and cost.
+
+    Example: biosmith plan bioformer-8l --gpus 4 --gpu a100 --tokens 8_000_000_000
+
+    Args:
+        recipe: one of `biosmith recipes`.
+        profile: "faithful" is the paper's own arithmetic, "fast" what is known to be better today.
+        gpus: how many cards.
+        gpu: their kind: h200, h100, a100, l40s, a10g, l4, v100 or rtx4090.
+        tokens: of the corpus, which gives the number of epochs.
+        override: key.path=value, as `pretrain` takes them.
+    """
+    from biosmith.pretraining.config import apply_overrides
+    from biosmith.pretraining.planning import plan as make_plan
+    from biosmith.recipes import find_recipe
+
+    found = make_plan(apply_overrides(find_recipe(recipe, profile), override), gpu, gpus, tokens)
+    return Report(found, _table(vars(found)))
+
+
+def _table(found: dict[str, object]) -> object:
+    from rich.table import Table
+
+    shown = {
+        "parameters": "{:,}",
+        "steps": "{:,}",
+        "sequences": "{:,}",
+        "tokens": "{:,}",
+        "epochs": "{:,}",
+        "flops_per_token": "{:,}",
+        "flops": "{:.2e}",
+        "computational_ratio": "{:.2f} x ELECTRA-base++ (BioM-Transformers, Table 1)",
+        "memory_gib": "{:.1f} GiB a card",
+        "tokens_per_second": "{:,} in all",
+        "hours": "{:,.1f}",
+        "dollars": "about {:,} at a usual cloud price",
+    }
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    table.add_row(
+        "[bold]recipe[/]", f"{found['recipe']} ({found['profile']}) on {found['gpus']} x {found['gpu']}"
+    )
+    for key, form in shown.items():
+        if found[key] is not None:
+            table.add_row(f"[bold]{key.replace('_', ' ')}[/]", form.format(found[key]))
+    if not found["fits"]:
+        table.add_row("[bold red]fits[/]", "no: lower batch.micro_batch_tokens, or use --parallel fsdp")
+    return table

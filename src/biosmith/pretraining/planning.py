@@ -1,0 +1,175 @@
+"""What a run takes, before it is begun: parameters, tokens, arithmetic, memory, time and cost."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from biosmith.errors import UsageError
+from biosmith.models.bert import count_parameters
+from biosmith.pretraining.config import Lamb, LengthPhase, Muon, Recipe
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Card:
+    """An accelerator.
+
+    Attributes:
+        teraflops: dense bfloat16 (float16 for older cards) matrix products a second, 10 ** 12, from the data sheet.
+        memory_gib: of one card.
+        dollars_an_hour: a usual price for one card on demand in the cloud; only for orientation.
+    """
+
+    teraflops: float
+    memory_gib: float
+    dollars_an_hour: float
+
+
+CARDS = {
+    "h200": Card(989, 141, 3.6),
+    "h100": Card(989, 80, 2.9),
+    "a100": Card(312, 80, 1.8),
+    "l40s": Card(362, 48, 1.3),
+    "a10g": Card(70, 24, 1.0),
+    "l4": Card(121, 24, 0.7),
+    "v100": Card(125, 32, 1.0),
+    "rtx4090": Card(165, 24, 0.5),
+}
+# Share of the data sheet's matrix products that a step reaches, with the fused layer and packed documents. Wide models come
+# nearer to it. Measured on an H100 by benchmarks/pretraining.py; the faithful profile pays for dropout and autocast.
+UTILISATION = {
+    "fast": {384: 0.32, 512: 0.40, 768: 0.45, 1024: 0.50},
+    "faithful": {384: 0.14, 512: 0.18, 768: 0.24, 1024: 0.30},
+}
+# BioM-Transformers, Table 1: the ratio C counts sequences in units of ELECTRA-base++'s 4M steps of 256.
+ELECTRA_SEQUENCES = 4_000_000 * 256
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run's needs; `hours` and `dollars` are of the whole run on all cards."""
+
+    recipe: str
+    profile: str
+    parameters: int
+    steps: int
+    sequences: int
+    tokens: int
+    flops_per_token: int
+    flops: float
+    computational_ratio: float
+    epochs: float | None
+    memory_gib: float
+    gpu: str
+    gpus: int
+    fits: bool
+    tokens_per_second: int
+    hours: float
+    dollars: float
+
+
+def plan(recipe: Recipe, gpu: str = "h100", gpus: int = 1, corpus_tokens: int | None = None) -> Plan:
+    """What a recipe takes on so many cards of a kind.
+
+    Args:
+        recipe: with its overrides.
+        gpu: one of `CARDS`.
+        gpus: how many.
+        corpus_tokens: of the corpus; gives the number of epochs.
+
+    Raises:
+        UsageError: an unknown card or an impossible number.
+    """
+    if gpu not in CARDS:
+        raise UsageError(f"--gpu {gpu!r} is unknown; valid: {', '.join(CARDS)}")
+    if gpus < 1:
+        raise UsageError(f"--gpus must be at least 1, not {gpus}")
+    card, parameters = CARDS[gpu], recipe_parameters(recipe)
+    parts = phases(recipe)
+    tokens = sum(round((until - since) * recipe.steps) * size for since, until, _, size in parts)
+    per_token = flops_per_token(recipe)
+    memory = memory_gib(recipe, card, gpus)
+    speed = card.teraflops * 1e12 * utilisation(recipe) * gpus * (1.0 if gpus == 1 else 0.95) / per_token
+    hours = tokens / speed / 3600
+    sequences = sum(
+        round((until - since) * recipe.steps) * max(1, size // length) for since, until, length, size in parts
+    )
+    return Plan(
+        recipe=recipe.name,
+        profile=recipe.profile,
+        parameters=parameters,
+        steps=recipe.steps,
+        sequences=sequences,
+        tokens=tokens,
+        flops_per_token=per_token,
+        flops=float(tokens) * per_token,
+        computational_ratio=round(sequences / ELECTRA_SEQUENCES, 3),
+        epochs=None if corpus_tokens is None else round(tokens / corpus_tokens, 2),
+        memory_gib=round(memory, 1),
+        gpu=gpu,
+        gpus=gpus,
+        fits=memory <= card.memory_gib,
+        tokens_per_second=round(speed),
+        hours=round(hours, 2),
+        dollars=round(hours * gpus * card.dollars_an_hour),
+    )
+
+
+def recipe_parameters(recipe: Recipe) -> int:
+    """Parameters of the recipe's model with its heads."""
+    pairs = recipe.objective("next_sentence_prediction") is not None
+    return count_parameters(recipe.model, next_sentence=pairs)
+
+
+def phases(recipe: Recipe) -> list[tuple[float, float, int, int]]:
+    """(from, until, sequence length, tokens of a step) of each phase; from and until as shares of the steps."""
+    batch = recipe.batch
+    all_phases = [*batch.phases, LengthPhase(1.0, batch.length)]
+    starts = [0.0, *(phase.until for phase in batch.phases)]
+    return [
+        (since, phase.until, phase.length, phase.tokens(batch))
+        for since, phase in zip(starts, all_phases, strict=True)
+    ]
+
+
+def flops_per_token(recipe: Recipe) -> int:
+    """Floating-point operations a token in training: 2 for each multiply-add, once forward and twice backward.
+
+    Matrix products only: the layers' weights, attention over sequences of full length, and the head on the hidden tokens.
+    """
+    model = recipe.model
+    gated = 2 if model.kind == "modernbert" else 1
+    weights = model.layers * (4 * model.width**2 + (1 + gated) * model.width * model.feed_forward)
+    parts = [((until - since) * size, length) for since, until, length, size in phases(recipe)]
+    length = sum(share * length for share, length in parts) / sum(share for share, _ in parts)
+    attention = model.layers * 2 * length * model.width
+    rate = recipe.objective("masked_language_model").rate
+    head = rate * (model.width**2 + model.width * model.vocabulary_size)
+    return round(6 * (weights + attention + head))
+
+
+def memory_gib(recipe: Recipe, card: Card, gpus: int) -> float:
+    """Memory of one card: parameters, gradients, optimizer state, and the activations of a micro-batch."""
+    parameters, model = recipe_parameters(recipe), recipe.model
+    states = 1 if isinstance(recipe.optimizer, Muon) else 2
+    copies = 4 + 4 + 4 * states + (4 if isinstance(recipe.optimizer, Lamb) else 0)
+    width = 2 if recipe.profile == "fast" else 3
+    numbers = model.layers * (12 * model.width + 3 * model.feed_forward)
+    masked = recipe.objective("masked_language_model").highest_rate * model.vocabulary_size
+    micro = recipe.batch.micro_batch_tokens or min(65_536, math.ceil(recipe.batch.tokens / gpus))
+    return (parameters * copies + micro * (numbers * width + masked * 10)) / GIB + 1.0
+
+
+def utilisation(recipe: Recipe) -> float:
+    """Share of the card's matrix products that a step reaches, between the measured widths."""
+    points = sorted(UTILISATION[recipe.profile].items())
+    width = recipe.model.width
+    if width <= points[0][0]:
+        return points[0][1] * max(0.25, width / points[0][0])
+    for (low, one), (high, other) in itertools.pairwise(points):
+        if width <= high:
+            return one + (other - one) * (width - low) / (high - low)
+    return points[-1][1]

@@ -1,0 +1,104 @@
+"""Plans against numbers of the papers, and trackers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from biosmith.errors import UsageError
+from biosmith.pretraining.config import LengthPhase, apply_overrides
+from biosmith.pretraining.planning import flops_per_token, phases, plan
+from biosmith.pretraining.tracking import find_trackers, numbers
+from biosmith.recipes import find_recipe
+
+
+def test_the_computational_ratio_is_that_of_biom_table_1() -> None:
+    # PubMedBERT 62.5k x 8,192 = 0.50; BioBERT and BERT 1M x 256 = 0.25, in units of ELECTRA-base++'s 4M x 256.
+    assert plan(find_recipe("pubmedbert")).computational_ratio == pytest.approx(0.5)
+    assert plan(find_recipe("bert-base")).computational_ratio == pytest.approx(0.25)
+
+
+def test_parameters_are_the_papers() -> None:
+    assert plan(find_recipe("bioformer-8l")).parameters == 42_820_610
+    assert round(plan(find_recipe("bert-base")).parameters / 1e6) == 110
+
+
+def test_flops_by_hand() -> None:
+    # Bioformer-8L, 512 tokens: layers 8 (4 x 512^2 + 2 x 512 x 2048), attention 8 x 2 x 512 x 512,
+    # head 0.15 (512^2 + 512 x 32768); 2 operations a multiply-add, three passes.
+    layers, attention = 8 * (4 * 512**2 + 2 * 512 * 2048), 8 * 2 * 512 * 512
+    head = 0.15 * (512**2 + 512 * 32_768)
+    assert flops_per_token(find_recipe("bioformer-8l")) == round(6 * (layers + attention + head))
+
+
+def test_more_cards_take_less_time_and_a_small_card_does_not_fit() -> None:
+    recipe = find_recipe("bert-base", "fast")
+    one, four = plan(recipe, "h100", 1), plan(recipe, "h100", 4)
+    assert one.hours / 4 < four.hours < one.hours / 3.5
+    assert not plan(recipe, "l4").fits and plan(recipe, "h100").fits
+    assert plan(recipe, "h100", corpus_tokens=one.tokens // 4).epochs == pytest.approx(4, abs=0.01)
+
+
+def test_phases_have_their_own_tokens() -> None:
+    recipe = find_recipe("bert-base")
+    assert recipe.batch.phases == (LengthPhase(0.9, 128, "sequences"),)
+    assert phases(recipe) == [(0.0, 0.9, 128, 32_768), (0.9, 1.0, 512, 131_072)]
+    # 900,000 steps of 32,768 tokens and 100,000 of 131,072.
+    assert plan(recipe).tokens == 900_000 * 32_768 + 100_000 * 131_072
+
+
+def test_an_unknown_card_is_refused_with_the_valid_ones() -> None:
+    with pytest.raises(UsageError, match="valid: h200, h100, a100"):
+        plan(find_recipe("demo"), "h1000")
+
+
+def test_a_line_becomes_numbers_in_groups() -> None:
+    found = numbers(
+        {"step": 3, "loss": 2.5, "eval_loss": 2.0, "mask_rate": 0.15, "tokens_per_second": 7, "x": None}
+    )
+    assert found == {
+        "loss/loss": 2.5,
+        "loss/eval_loss": 2.0,
+        "rates/mask_rate": 0.15,
+        "run/tokens_per_second": 7.0,
+    }
+
+
+def test_tensorboard_gets_the_lines(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    [make] = find_trackers(["tensorboard"])
+    tracker = make(tmp_path, apply_overrides(find_recipe("demo"), []), 0)
+    tracker.add({"step": 5, "loss": 3.0})
+    tracker.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(e.step, e.value) for e in events.Scalars("loss/loss")] == [(5, 3.0)]
+
+
+def test_weights_and_biases_gets_the_lines_and_goes_on_in_the_same_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The package is not installed here; a stand-in with its three calls shows what would be sent.
+    calls: list[Any] = []
+    run = SimpleNamespace(
+        log=lambda values, step: calls.append((step, values)), finish=lambda: calls.append("end")
+    )
+    module = SimpleNamespace(init=lambda **options: calls.append(options) or run, __spec__=SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    [make] = find_trackers(["wandb"])
+    for _ in range(2):
+        tracker = make(tmp_path, find_recipe("demo"), 0)
+        tracker.add({"step": 1, "loss": 2.0})
+        tracker.close()
+    assert calls[0]["id"] == calls[3]["id"] and calls[0]["resume"] == "allow"
+    assert calls[1:3] == [(1, {"loss/loss": 2.0}), "end"]
+
+
+def test_an_unknown_tracker_is_refused() -> None:
+    with pytest.raises(UsageError, match="valid: tensorboard, wandb"):
+        find_trackers(["paper"])
