@@ -22,6 +22,7 @@ last good record, so that no format has to.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import logging
@@ -145,6 +146,7 @@ def find_writer(path: Source, format: str | None = None) -> str:
     return format
 
 
+@functools.cache
 def load_format(name: str) -> ModuleType:
     """The module of a format.
 
@@ -183,6 +185,7 @@ def _by_suffix(name: str, formats: Iterable[str]) -> list[str]:
     return [candidate for _, candidate in sorted(matches, key=lambda match: match[0])]
 
 
+@functools.cache
 def _companions() -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for name in FORMATS:

@@ -80,6 +80,7 @@ class _Reader:
         self.stem = files.strip_compression(PurePath(file).name).rpartition(".")[0] or PurePath(file).name
         self.tabs: bool | None = None
         self.columns = 0
+        self.tags = {"O"}  # seen and found valid
         self.rows: list[list[str]] = []
         self.broken = False
         self.block: str | None = None  # name of the document that is open
@@ -96,8 +97,10 @@ class _Reader:
             reason, value = f"has {len(cells)} columns where the first line has {self.columns}", line
         elif not cells[0].strip():
             reason, value = "has no token", line
-        elif not _TAG.fullmatch(cells[-1]):
+        elif cells[-1] not in self.tags and not _TAG.fullmatch(cells[-1]):
             reason, value = f"has a tag that is none of: {_VALID}", cells[-1]
+        else:
+            self.tags.add(cells[-1])
         if reason is not None and not self.broken:
             self.rejects.add(self.file, f"line {number}", f"{reason}; its sentence is left out", value)
             self.broken = True
