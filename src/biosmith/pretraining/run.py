@@ -192,6 +192,10 @@ def read_run(out: Path) -> Recipe:
 
 def _require_same(wanted: Recipe, tokens: Sequence[Path], init: Path | None, out: Path) -> None:
     """Raise `UsageError` unless a run was begun with this recipe, these tokens, and `init` or none."""
+    inputs = list(load_manifest(out, "run").inputs)
+    begun_from = next((i["path"] for i in inputs if i.get("kind") != "tokens"), None)
+    if (init is None) != (begun_from is None):
+        raise UsageError(f"{out} was begun {f'with --init {begun_from}' if begun_from else 'without --init'}")
     saved = read_run(out)
     differing = differing_keys(wanted, saved)
     if differing:
@@ -201,16 +205,12 @@ def _require_same(wanted: Recipe, tokens: Sequence[Path], init: Path | None, out
             for key in differing
         )
         raise UsageError(f"{out} was begun with another recipe: {shown}")
-    inputs = list(load_manifest(out, "run").inputs)
     begun = {i["path"]: i.get("digest") for i in inputs if i.get("kind") == "tokens"}
     now = {str(path): describe_input(path).get("digest") for path in tokens}
     if list(begun.values()) != list(now.values()):
         raise UsageError(
             f"{out} was begun with the tokens of {', '.join(begun)}, not with those of {', '.join(now)}"
         )
-    begun_from = next((i["path"] for i in inputs if i.get("kind") != "tokens"), None)
-    if (init is None) != (begun_from is None):
-        raise UsageError(f"{out} was begun {f'with --init {begun_from}' if begun_from else 'without --init'}")
 
 
 def _value_at(plain: Any, key: str) -> Any:

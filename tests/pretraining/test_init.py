@@ -1,0 +1,81 @@
+"""Continued pretraining: a run that begins from a Hugging Face folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from biosmith.artefact import load_manifest
+from biosmith.errors import BiosmithError, UsageError
+from biosmith.models.bert import BertConfig, PretrainingModel
+from biosmith.models.saving import save_model
+from biosmith.pretraining.config import Batch, Evaluation, Linear
+from biosmith.pretraining.run import pretrain
+from biosmith.tokens.store import VocabularyMark, write_store
+from biosmith.tokens.vocabulary import load_vocabulary
+from pretraining.test_run import INLINE, TINY
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(95))]
+RECIPE = replace(
+    TINY,
+    steps=2,
+    log_every=1,
+    batch=Batch(tokens=1024, length=64),
+    schedule=Linear(warmup=0.5),
+    evaluation=Evaluation(0, 4),
+)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Path:
+    """A model of another width than the recipe's, with a vocabulary of 100 pieces."""
+    vocabulary = tmp_path / "vocabulary"
+    vocabulary.mkdir()
+    (vocabulary / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    (vocabulary / "tokenizer_config.json").write_text(
+        '{"do_lower_case": false, "tokenizer_class": "BertTokenizer"}'
+    )
+    torch.manual_seed(0)
+    config = BertConfig(vocabulary_size=100, layers=2, width=24, heads=2, feed_forward=32, positions=128)
+    return save_model(tmp_path / "start", PretrainingModel(config), tokenizer_from=vocabulary)
+
+
+def make_tokens(folder: Path, mark: VocabularyMark) -> Path:
+    rng = np.random.default_rng(0)
+    documents = [(rng.integers(5, 100, 60), np.ones(60, bool), np.arange(60) % 15 == 0) for _ in range(40)]
+    write_store(folder, mark, documents)
+    return folder
+
+
+def test_a_run_goes_on_from_the_weights_and_the_architecture_of_a_folder(start: Path, tmp_path: Path) -> None:
+    tokens = make_tokens(tmp_path / "tokens", load_vocabulary(start).mark)
+    out = tmp_path / "run"
+    pretrain(RECIPE, tokens, out, init=start, settings=INLINE)
+    config = json.loads((out / "config.json").read_text())["model"]
+    assert (config["width"], config["layers"], config["vocabulary_size"]) == (24, 2, 100)
+    # The first update of a warm-up has learning rate 0 and the second half the peak, so the weights are still close.
+    before = load_file(start / "model.safetensors")["bert.embeddings.word_embeddings.weight"]
+    after = load_file(out / "checkpoints" / "step-2" / "model.safetensors")["encoder.embeddings.words.weight"]
+    assert not torch.equal(before, after) and (before - after).abs().max() < 0.01
+    inputs = load_manifest(out, "run").inputs
+    assert [i["path"] for i in inputs] == [str(tokens), str(start)]
+    pretrain(RECIPE, tokens, out, init=start, resume=True, settings=INLINE)
+    with pytest.raises(UsageError, match=f"was begun with --init {start}"):
+        pretrain(RECIPE, tokens, out, resume=True, settings=INLINE)
+
+
+def test_tokens_of_another_vocabulary_are_refused_and_both_are_named(start: Path, tmp_path: Path) -> None:
+    mark = replace(load_vocabulary(start).mark, digest="3f9a1c" + "0" * 58, size=90)
+    tokens = make_tokens(tmp_path / "tokens", mark)
+    with pytest.raises(BiosmithError) as caught:
+        pretrain(RECIPE, tokens, tmp_path / "run", init=start, settings=INLINE)
+    text = str(caught.value)
+    assert f"{tokens} was made with vocabulary 3f9a1c (90 pieces, cased)" in text
+    assert f"{start} has" in text and f"Tokenize again with --vocab {start}" in text
+    assert not (tmp_path / "run").exists()
