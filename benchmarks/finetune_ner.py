@@ -80,6 +80,7 @@ def theirs(
             report_to=[],
             seed=settings.seed,
             disable_tqdm=True,
+            use_cpu=settings.device == "cpu",
             dataloader_pin_memory=False,
         )
         trainer = Trainer(
@@ -149,6 +150,8 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=5e-5)
     parser.add_argument("--max-length", type=int, default=256)
     parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where both train")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     transformers.logging.set_verbosity_error()
     if given.threads:
@@ -159,7 +162,7 @@ def main() -> None:
         epochs=given.epochs,
         max_length=given.max_length,
         keep="last",
-        device="cpu",
+        device=given.device,
     )
     test = load_split(given.data, "test").sentences
     runs: dict[str, list[dict[str, float]]] = {"biosmith": [], "transformers": []}
@@ -174,15 +177,19 @@ def main() -> None:
     for name, s in summaries.items():
         print(f"{name}: test F1 {s['f1_mean']:.2f} (sd {s['f1_sd']:.2f}), {s['seconds_mean']:.1f} s a run")
     print(f"speed: {ratio:.2f} times the Trainer's")
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(
+    given.out.parent.mkdir(exist_ok=True)
+    given.out.write_text(
         json.dumps(
             {
                 **summaries,
                 "speed_ratio": ratio,
                 "settings": asdict(settings),
                 "data": given.data.name,
-                "machine": {"processor": platform.processor(), "threads": torch.get_num_threads()},
+                "machine": {
+                    "processor": platform.processor() or platform.machine(),
+                    "threads": torch.get_num_threads(),
+                    "card": torch.cuda.get_device_name() if given.device == "cuda" else None,
+                },
                 "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
             },
             indent=2,
