@@ -238,11 +238,11 @@ def _is_glued(text: str, start: int) -> bool:
 
 def _marked(encoding: Any) -> list[int]:
     """Ids of an encoding with `_WORD_START` added at the first token of each word."""
-    ids = np.array(encoding.ids, dtype=np.int32)
-    words = np.array([-1 if word is None else word for word in encoding.word_ids], dtype=np.int64)
-    if len(ids):
-        ids[np.diff(words, prepend=-2) != 0] |= _WORD_START
-    return ids.tolist()
+    pieces, before = [], -1
+    for piece, word in zip(encoding.ids, encoding.word_ids, strict=True):
+        pieces.append(piece if word == before else piece | _WORD_START)
+        before = word
+    return pieces
 
 
 def _token_at(text: str, positions: Sequence[int], encoding: Any) -> list[int]:

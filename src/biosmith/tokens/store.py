@@ -233,13 +233,6 @@ def map_shard(path: Path) -> ShardArrays:
     return ShardArrays(*(plain[begin:end].view(dtype) for begin, end, dtype in bounds))
 
 
-def write_shard(path: Path, arrays: ShardArrays) -> None:
-    """Write the arrays of a shard by rename."""
-    with write_by_rename(path) as temporary, temporary.open("wb") as stream:
-        for array in arrays:
-            np.save(stream, array, allow_pickle=False)
-
-
 def token_dtype(vocabulary_size: int) -> type[np.uint16] | type[np.uint32]:
     """uint16 where every id fits, else uint32."""
     return np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
@@ -293,55 +286,53 @@ class StoreWriter:
         self.folder, self.vocabulary, self.shard_tokens = folder, vocabulary, shard_tokens
         self.shards: list[dict[str, Any]] = [dict(shard) for shard in done]
         self._dtype = token_dtype(vocabulary.size)
-        self._waiting: list[Tokens] = []
-        self._tokens = self._documents = 0
+        self._waiting = _Waiting()
 
     @property
     def documents(self) -> int:
         """Documents with a token so far, those of an earlier run included."""
-        return self._documents + sum(int(shard["documents"]) for shard in self.shards)
+        return self._waiting.documents + sum(int(shard["documents"]) for shard in self.shards)
 
     def append(self, tokens: Tokens) -> bool:
         """Add documents; those without a token are left out. True if a shard was closed by it."""
         lengths = np.diff(tokens.offsets)
-        if not lengths.all():
-            tokens = tokens._replace(
-                offsets=np.concatenate([tokens.offsets[:1], tokens.offsets[1:][lengths > 0]])
-            )
-        if len(tokens.ids):
-            self._waiting.append(tokens._replace(ids=tokens.ids.astype(self._dtype, copy=False)))
-            self._tokens += len(tokens.ids)
-            self._documents += len(tokens.offsets) - 1
-        if self._tokens >= self.shard_tokens:
+        waiting = self._waiting
+        waiting.lengths.append(lengths[lengths > 0].astype(np.int32))
+        waiting.ids.append(tokens.ids.astype(self._dtype, copy=False))
+        waiting.word_starts.append(tokens.word_starts)
+        waiting.sentence_starts.append(tokens.sentence_starts)
+        waiting.documents += len(waiting.lengths[-1])
+        waiting.tokens += len(tokens.ids)
+        if waiting.tokens >= self.shard_tokens:
             self._close_shard()
             return True
         return False
 
     def _close_shard(self) -> None:
         name = f"shard-{len(self.shards):05d}.npy"
-        words = np.concatenate([t.word_starts for t in self._waiting])
-        sentences = np.concatenate([t.sentence_starts for t in self._waiting])
-        lengths = np.concatenate([np.diff(t.offsets) for t in self._waiting]).astype(np.int32)
-        arrays = ShardArrays(
-            lengths,
-            np.concatenate([t.ids for t in self._waiting]),
-            np.packbits(words, bitorder="little"),
-            np.packbits(sentences, bitorder="little"),
+        waiting = self._waiting
+        columns = (
+            (np.dtype(np.int32), waiting.documents, waiting.lengths),
+            (np.dtype(self._dtype), waiting.tokens, waiting.ids),
+            (np.dtype(np.uint8), -(-waiting.tokens // 8), waiting.word_starts.packed()),
+            (np.dtype(np.uint8), -(-waiting.tokens // 8), waiting.sentence_starts.packed()),
         )
-        write_shard(self.folder / name, arrays)
+        with write_by_rename(self.folder / name) as temporary, temporary.open("wb") as stream:
+            for dtype, length, pieces in columns:
+                _write_array(stream, dtype, length, pieces)
         described = describe_files(self.folder, [name])[name]
         counts = {
-            "documents": len(lengths),
-            "tokens": len(words),
-            "words": int(words.sum()),
-            "sentences": int(sentences.sum()),
+            "documents": waiting.documents,
+            "tokens": waiting.tokens,
+            "words": waiting.word_starts.ones,
+            "sentences": waiting.sentence_starts.ones,
         }
         self.shards.append({"name": name, **described, **counts})
-        self._waiting, self._tokens, self._documents = [], 0, 0
+        self._waiting = _Waiting()
 
     def finish(self, manifest: Manifest) -> Manifest:
         """Close the last shard, write the offsets and then the manifest, which gets the files, counts and vocabulary."""
-        if self._tokens:
+        if self._waiting.tokens:
             self._close_shard()
         lengths = [map_shard(self.folder / shard["name"]).lengths for shard in self.shards]
         offsets = np.zeros(sum(map(len, lengths)) + 1, dtype=np.int64)
@@ -363,6 +354,47 @@ class StoreWriter:
             counts={**manifest.counts, **totals},
             command=manifest.command,
         ).save(self.folder)
+
+
+class _Bits:
+    """Bits that come in runs of any length, packed as they come."""
+
+    def __init__(self) -> None:
+        self.ones = 0
+        self._bytes: list[NDArray[np.uint8]] = []
+        self._rest = np.zeros(0, dtype=np.bool_)  # fewer than eight
+
+    def append(self, bits: NDArray[np.bool_]) -> None:
+        self.ones += int(np.count_nonzero(bits))
+        bits = np.concatenate([self._rest, bits])
+        whole = len(bits) & ~7
+        self._bytes.append(np.packbits(bits[:whole], bitorder="little"))
+        self._rest = bits[whole:]
+
+    def packed(self) -> list[NDArray[np.uint8]]:
+        return [*self._bytes, np.packbits(self._rest, bitorder="little")]
+
+
+@dataclass
+class _Waiting:
+    """What has come for the next shard: 2.25 bytes a token of uint16."""
+
+    lengths: list[NDArray[np.int32]] = field(default_factory=list)
+    ids: list[NDArray[Any]] = field(default_factory=list)
+    word_starts: _Bits = field(default_factory=_Bits)
+    sentence_starts: _Bits = field(default_factory=_Bits)
+    documents: int = 0
+    tokens: int = 0
+
+
+def _write_array(
+    stream: IO[bytes], dtype: np.dtype[Any], length: int, pieces: Sequence[NDArray[Any]]
+) -> None:
+    """What `np.save` would write of the pieces put together, without putting them together."""
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (length,)}
+    np.lib.format.write_array_header_1_0(stream, header)
+    for piece in pieces:
+        stream.write(piece.tobytes())
 
 
 def _skip_array(stream: IO[bytes]) -> tuple[int, int, np.dtype[Any]]:
