@@ -46,7 +46,7 @@ def begin_run(folder: Path, recipe: Recipe, steps: tuple[int, ...]) -> dict[int,
         models[step] = PretrainingModel(recipe.model, next_sentence=pairs)
         optimizer = torch.optim.AdamW(models[step].parameters())
         state = RunState(step, Cursor(0, 0), (), 0, {})
-        save_checkpoint(folder, models[step], optimizer, state)
+        save_checkpoint(folder, models[step], [optimizer], state)
     return models
 
 

@@ -100,7 +100,7 @@ def test_overrides_that_contradict_each_other_are_refused() -> None:
             [{"kind": "telepathy"}],
             "kind 'telepathy' is unknown; valid: masked_language_model",
         ),
-        (("optimizer",), [], "is not an object with the fields of AdamW"),
+        (("optimizer",), [], "is not an object of one of the kinds adamw, lamb, muon"),
     ],
 )
 def test_a_wrong_saved_recipe_is_refused_with_the_place(

@@ -191,8 +191,10 @@ def _convert_union(arguments: tuple[Any, ...], value: Any, where: str, shown: st
     if value is None and type(None) in arguments:
         return None
     choices = [a for a in arguments if a is not type(None)]
+    kinds = {get_type_hints(c)["kind"].__args__[0]: c for c in choices if dataclasses.is_dataclass(c)}
+    if kinds and not isinstance(value, Mapping):
+        raise UsageError(f"{where}: {shown} is not an object of one of the kinds {', '.join(kinds)}")
     if isinstance(value, Mapping) and "kind" in value:
-        kinds = {get_type_hints(c)["kind"].__args__[0]: c for c in choices if dataclasses.is_dataclass(c)}
         if value["kind"] not in kinds:
             raise UsageError(f"{where}: kind {value['kind']!r} is unknown; valid: {', '.join(kinds)}")
         return _convert(kinds[value["kind"]], value, where, shown)
