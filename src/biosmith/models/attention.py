@@ -22,7 +22,7 @@ class Attend(Protocol):
         """`dropout` is the rate on attention probabilities, 0.0 outside training."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PaddedAttention:
     """Tokens as [B, L, H, K]; `visible_B11L` is True at the keys that may be seen, None where all may."""
 
@@ -71,7 +71,7 @@ def band(length: int, window: int, device: torch.device | None = None) -> Tensor
     return (place_L[:, None] - place_L).abs() <= window
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PackedAttention:
     """Tokens of N sequences laid end to end as [T, H, K].
 
@@ -145,7 +145,7 @@ class PackedAttention:
         return mixed_NLHK.flatten(0, 1)[row_T]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RotaryAttention:
     """Queries and keys turned by an angle that grows with a token's position, then mixed by `attend` (Su et al., 2021,
     RoFormer, section 3.2): what they have in common then depends on how far apart they are.
