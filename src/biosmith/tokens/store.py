@@ -317,9 +317,12 @@ class StoreWriter:
             (np.dtype(np.uint8), -(-waiting.tokens // 8), waiting.word_starts.packed()),
             (np.dtype(np.uint8), -(-waiting.tokens // 8), waiting.sentence_starts.packed()),
         )
-        with write_by_rename(self.folder / name) as temporary, temporary.open("wb") as stream:
-            for dtype, length, pieces in columns:
-                _write_array(stream, dtype, length, pieces)
+        try:
+            with write_by_rename(self.folder / name) as temporary, temporary.open("wb") as stream:
+                for dtype, length, pieces in columns:
+                    _write_array(stream, dtype, length, pieces)
+        except OSError as error:  # a full disk does not say which
+            raise OSError(error.errno, error.strerror, str(self.folder / name)) from error
         described = describe_files(self.folder, [name])[name]
         counts = {
             "documents": waiting.documents,
