@@ -38,12 +38,15 @@ CARDS = {
     "v100": Card(125, 32, 1.0),
     "rtx4090": Card(165, 24, 0.5),
 }
-# Share of the data sheet's matrix products that a step reaches, with the fused layer and packed documents. Wide models come
-# nearer to it. Measured on an H100 by benchmarks/pretraining.py; the faithful profile pays for dropout and autocast.
+# Share of the data sheet's matrix products that a step reaches. "fast" at 384, 512 and 768 was measured on an H100
+# (benchmarks/results/pretraining_h100.json); 1,024 and all of "faithful" (dropout, autocast) are estimates.
 UTILISATION = {
-    "fast": {384: 0.32, 512: 0.40, 768: 0.45, 1024: 0.50},
-    "faithful": {384: 0.14, 512: 0.18, 768: 0.24, 1024: 0.30},
+    "fast": {384: 0.28, 512: 0.34, 768: 0.40, 1024: 0.45},
+    "faithful": {384: 0.12, 512: 0.15, 768: 0.20, 1024: 0.26},
 }
+# Share of linear with several cards: 0.83 to 0.86 measured on 2 and 4 H100s at 40,000 to 80,000 tokens a card and step
+# (benchmarks/results/scaling_h100.json); larger steps come nearer to 1.
+SCALING = 0.85
 # BioM-Transformers, Table 1: the ratio C counts sequences in units of ELECTRA-base++'s 4M steps of 256.
 ELECTRA_SEQUENCES = 4_000_000 * 256
 
@@ -92,7 +95,7 @@ def plan(recipe: Recipe, gpu: str = "h100", gpus: int = 1, corpus_tokens: int | 
     tokens = sum(round((until - since) * recipe.steps) * size for since, until, _, size in parts)
     per_token = flops_per_token(recipe)
     memory = memory_gib(recipe, card, gpus)
-    speed = card.teraflops * 1e12 * utilisation(recipe) * gpus * (1.0 if gpus == 1 else 0.95) / per_token
+    speed = card.teraflops * 1e12 * utilisation(recipe) * gpus * (1.0 if gpus == 1 else SCALING) / per_token
     hours = tokens / speed / 3600
     sequences = sum(
         round((until - since) * recipe.steps) * max(1, size // length) for since, until, length, size in parts
