@@ -160,7 +160,7 @@ def load_format(name: str) -> ModuleType:
 
 def recognise(name: str, head: bytes) -> str | None:
     """Name of the format of a file, from its name and first decompressed bytes; None if there is none."""
-    readable = [known for known in FORMATS if hasattr(load_format(known), "read")]
+    readable = _readable()
     by_suffix = _by_suffix(name, readable)
     if not head:
         return next((c for c in by_suffix if hasattr(load_format(c), "COMPANIONS")), None)
@@ -172,6 +172,10 @@ def recognise(name: str, head: bytes) -> str | None:
         if looks_like is not None and looks_like(head):
             return candidate
     return next((c for c in by_suffix if not hasattr(load_format(c), "looks_like")), None)
+
+
+def _readable() -> list[str]:
+    return [name for name in FORMATS if hasattr(load_format(name), "read")]
 
 
 def _by_suffix(name: str, formats: Iterable[str]) -> list[str]:
@@ -229,7 +233,7 @@ def _recognised(path: Path, format: str | None, rejects: Rejects) -> Iterator[tu
                 rejects.add(entry.name, "file", "empty file")
             elif name is None:
                 kind = "binary data" if _is_binary(entry.head) else "text"
-                rejects.add(entry.name, "file", f"{kind} of no known format; known: {', '.join(FORMATS)}")
+                rejects.add(entry.name, "file", f"{kind} of no known format; known: {', '.join(_readable())}")
             else:
                 yield entry, load_format(name)
     except files.BROKEN as error:
