@@ -51,7 +51,7 @@ class BulkEncoder:
         self._adds_space = bool((state["pre_tokenizer"] or {}).get("add_prefix_space"))
         self._by_words = _cuts_like_bert(state)
         self._table = _Table()
-        self._words: dict[str, list[int]] = {}
+        self._words: dict[str, tuple[int, ...]] = {}  # tuples of numbers do not burden garbage collection
 
     def encode(self, documents: Sequence[Sequence[str]]) -> Tokens:
         """Tokens of documents, each given as its passages."""
@@ -115,13 +115,13 @@ class BulkEncoder:
         new = list(set(chain.from_iterable(cut)).difference(self._words))
         for word, encoding in zip(new, self._encode_words(new), strict=True):
             ids = encoding.ids
-            self._words[word] = [ids[0] | _WORD_START, *ids[1:]] if ids else []
+            self._words[word] = (ids[0] | _WORD_START, *ids[1:]) if ids else ()
         words_of = iter(cut)
         encodings = iter(
             self._encode_whole([c for c, is_plain in zip(chunks, plain, strict=True) if not is_plain])
         )
         pieces: list[Sequence[int]] = [
-            list(chain.from_iterable(map(self._words.__getitem__, next(words_of))))
+            tuple(chain.from_iterable(map(self._words.__getitem__, next(words_of))))
             if is_plain
             else _marked(next(encodings))
             for is_plain in plain
