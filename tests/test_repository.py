@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -54,9 +55,11 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
 
 def test_text_files_are_opened_with_an_encoding() -> None:
     # Without one, Windows reads and writes in its own code page and Greek letters are lost.
-    calls = re.compile(r"\.(?:read_text|write_text)\((?![^()]*(?:\([^()]*\)[^()]*)*encoding)")
     found = []
     for path in SOURCES:
-        text = path.read_text(encoding="utf-8")
-        found += [f"{path.name}:{text.count(chr(10), 0, m.start()) + 1}" for m in calls.finditer(text)]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                named = any(word.arg in ("encoding", None) for word in node.keywords)
+                if node.func.attr in ("read_text", "write_text") and not named:
+                    found.append(f"{path.name}:{node.lineno}")
     assert found == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import json
 import logging
 import os
@@ -111,8 +112,14 @@ def _call(name: str, arguments: list[str]) -> Report:
     return tyro.cli(
         function,
         prog=f"biosmith {name}",
+        description=_describe(function),
         args=_join_lists(arguments),
     )
+
+
+def _describe(function: Callable[..., Report]) -> str:
+    """The docstring down to its arguments. tyro would leave out an "Example:" that stands as a section of its own."""
+    return (inspect.getdoc(function) or "").partition("\nArgs:")[0].strip()
 
 
 def _join_lists(arguments: list[str]) -> list[str]:
