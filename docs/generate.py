@@ -19,7 +19,7 @@ from biosmith.recipes.table import rows
 from biosmith.text.formats import FORMATS
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("text", "corpus", "tokens", "models", "pretraining", "recipes", "tasks", "annotate")
+ROOMS = ("text", "corpus", "tokens", "models", "pretraining", "recipes", "tasks", "bench", "annotate")
 GROUND = ("errors", "rejects", "artefact", "lineage", "randomness", "progress", "machine")
 
 

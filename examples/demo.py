@@ -35,7 +35,7 @@ DOCUMENTS_TO_ANNOTATE = 50  # of your own files; the sample has 18
 def walk(data: Path | None, out: Path) -> Road:
     """Corpus, vocabulary, tokens, pretraining, export, fine-tuning, scores, annotation, report."""
     general = general_model()
-    road = Road(steps=13 if general else 11)
+    road = Road(steps=15 if general else 11)
     raw = [data] if data else [SAMPLE / "pubmed", SAMPLE / "jats"]
 
     corpus = road.run(
@@ -54,6 +54,7 @@ def walk(data: Path | None, out: Path) -> Road:
     road.answers["vocabularies"] = road.run(
         "How the vocabulary cuts words" + (", beside a general English one" if general else ""),
         *("vocab", "report", out / "vocabulary", *beside, "--data", SAMPLE / "to-annotate.xml"),
+        *("--out", out / "vocabulary-report"),
     )
     road.run(
         "The corpus as tokens",
@@ -73,16 +74,8 @@ def walk(data: Path | None, out: Path) -> Road:
     taggers = {name: tune(road, name, folder, out) for name, folder in models.items()}
 
     documents = first_documents(data, out) if data else SAMPLE / "to-annotate.xml"
-    road.answers["annotated"] = road.run(
-        "New citations annotated, as BioC JSON",
-        *("annotate", documents, "--model", taggers["demo"], "--out", out / "annotated.bioc.json"),
-        show=("documents", "mentions", "documents_per_second"),
-    )
-    gold = [] if data else ["--gold", SAMPLE / "to-annotate.gold.pubtator"]
-    road.run(
-        "The annotations as a page",
-        *("view", out / "annotated.bioc.json", *gold, "--out", out / "annotated.html"),
-    )
+    for name, tagger in taggers.items():
+        annotate(road, name, tagger, documents, out)
     road.run("From the tagger back to the raw files", "trace", taggers["demo"], show=("complete", "states"))
     return road
 
@@ -117,6 +110,20 @@ def tune(road: Road, name: str, model: Path, out: Path) -> Path:
     )
     road.answers.setdefault("scores", {})[name] = scores
     return tagger
+
+
+def annotate(road: Road, name: str, tagger: Path, documents: Path, out: Path) -> None:
+    """New citations with their mentions, as BioC JSON and as a page that shows them beside the gold ones."""
+    annotated = out / f"annotated-{name.split()[0]}.bioc.json"
+    answer = road.run(
+        f"New citations annotated, as BioC JSON: {name}",
+        *("annotate", documents, "--model", tagger, "--out", annotated),
+        show=("documents", "mentions", "documents_per_second"),
+    )
+    gold = ["--gold", SAMPLE / "to-annotate.gold.pubtator"] if documents.is_relative_to(SAMPLE) else []
+    page = annotated.with_name(annotated.name.replace(".bioc.json", ".html"))
+    road.run(f"The annotations as a page: {name}", "view", annotated, *gold, "--out", page)
+    road.answers.setdefault("annotated", {})[name] = answer | {"file": annotated, "page": page}
 
 
 @dataclass
@@ -195,22 +202,26 @@ def list_artefacts(out: Path, road: Road) -> None:
         "report.html": "this run at a glance: begin here",
         "corpus": "the corpus, Parquet shards",
         "vocabulary": "the vocabulary, for AutoTokenizer",
+        "vocabulary-report": "how the vocabulary cuts words, as numbers and as a picture",
         "tokens": "the token store",
         "run": "the pretraining run: checkpoints, metrics.jsonl, loss.png",
         "model": "the pretrained model, for transformers",
         "tagger-demo": "the tagger",
         "tagger-general": "the general model's tagger",
         "first-documents.jsonl": "the first documents of your files",
-        "annotated.bioc.json": "annotated citations",
-        "annotated.html": "the same as a page",
+        "annotated-demo.bioc.json": "citations annotated by the tagger",
+        "annotated-demo.html": "the same as a page",
+        "annotated-general.bioc.json": "citations annotated by the general model's tagger",
+        "annotated-general.html": "the same as a page",
     }
     print(f"\nDone in {time.monotonic() - road.began:.0f} s. Made in {out}:")
+    width = max(len(str(out / name)) for name in what)
     for name, meaning in what.items():
         path = out / name
         if path.exists():
             files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
             size = sum(p.stat().st_size for p in files) / 2**20
-            print(f"  {path!s:<36} {size:8.2f} MiB  {meaning}")
+            print(f"  {path!s:<{width}} {size:8.2f} MiB  {meaning}")
     print("\nThe model is tiny: its scores show that the road works, not what biosmith's recipes reach.")
 
 

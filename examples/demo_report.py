@@ -39,7 +39,8 @@ def write(path: Path, road: Any, source: str, out: Path, sample: Path) -> None:
         sample: the folder of the sample data.
     """
     answers = road.answers
-    documents = list(biosmith.read(out / "annotated.bioc.json"))
+    annotated = {name: list(biosmith.read(answer["file"])) for name, answer in answers["annotated"].items()}
+    best = max(answers["scores"], key=lambda name: answers["scores"][name]["f1"])
     gold = (
         []
         if (out / "first-documents.jsonl").exists()
@@ -53,16 +54,23 @@ def write(path: Path, road: Any, source: str, out: Path, sample: Path) -> None:
         "than a real one.</p>",
         "<h2>Vocabulary: pieces a word</h2>",
         _vocabularies(answers["vocabularies"], out),
+        _picture(
+            out / "vocabulary-report" / "report.png", "Pieces a word and unknown words of each vocabulary"
+        ),
         "<h2>Pretraining: loss</h2>",
         _picture(out / "run" / "loss.png", "Loss of masked words and next sentences over the steps"),
         _pretraining(answers["pretrained"]),
         "<h2>Tagging diseases and chemicals: test scores</h2>",
         _scores(answers["scores"]),
-        _seen_and_new(documents, gold, sample / "ner" / "train.tsv"),
-        "<h2>Annotated citations</h2>",
-        *(_document(document) for document in documents[:4]),
-        f"<p><a href='annotated.html'>All {len(documents)} citations"
-        f"{', gold beside predicted' if gold else ''}</a></p>",
+        _seen_and_new(annotated, gold, sample / "ner" / "train.tsv"),
+        f"<h2>Citations annotated by the better tagger, {html.escape(best)}</h2>",
+        *(_document(document) for document in annotated[best][:4]),
+        "<p>All citations",
+        ", gold beside predicted: " if gold else ": ",
+        ", ".join(
+            f"<a href='{a['page'].name}'>{html.escape(n)}</a>" for n, a in answers["annotated"].items()
+        ),
+        "</p>",
         "<h2>What was run</h2>",
         _steps(road.done),
     ]
@@ -76,7 +84,8 @@ def write(path: Path, road: Any, source: str, out: Path, sample: Path) -> None:
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     def cell(tag: str, value: object) -> str:
         number = isinstance(value, int | float)
-        text = f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" if number else str(value)
+        digits = 3 if isinstance(value, float) and abs(value) < 10 else 1
+        text = f"{value:,.{digits}f}" if isinstance(value, float) else f"{value:,}" if number else str(value)
         return f"<{tag}{' class=number' if number else ''}>{text}</{tag}>"
 
     body = "".join(f"<tr>{''.join(cell('td', value) for value in row)}</tr>" for row in rows)
@@ -120,26 +129,30 @@ def _scores(scores: Mapping[str, Mapping[str, Any]]) -> str:
     return _table(["model", "precision, %", "recall, %", "F1, %"], rows)
 
 
-def _seen_and_new(documents: Sequence[Document], gold: Sequence[Document], train: Path) -> str:
+def _seen_and_new(annotated: Mapping[str, Sequence[Document]], gold: Sequence[Document], train: Path) -> str:
     """How many gold mentions were found, apart for names that occur in the training split and for those that do not."""
     if not gold:
         return ""
     text = " " + " ".join(line.split("\t")[0] for line in train.read_text("utf-8").splitlines() if line) + " "
-    predicted = {d.id: {(m.start, m.end, m.type) for m in d.mentions} for d in documents}
-    asked: Counter[str] = Counter()
-    found: Counter[str] = Counter()
+    asked: Counter[bool] = Counter()
+    found: Counter[tuple[bool, str]] = Counter()
+    predicted = {
+        name: {(d.id, m.start, m.end, m.type) for d in documents for m in d.mentions}
+        for name, documents in annotated.items()
+    }
     for document in gold:
         for mention in document.mentions:
-            words = " ".join(_words(mention.text))
-            kind = (
-                "names that occur in training"
-                if f" {words.lower()} " in text.lower()
-                else "names that do not"
-            )
-            asked[kind] += 1
-            found[kind] += (mention.start, mention.end, mention.type) in predicted.get(document.id, set())
-    rows = [(kind, count, 100 * found[kind] / count) for kind, count in sorted(asked.items())]
-    return "<p>The demo model on whole citations:</p>" + _table(["gold mentions", "number", "found, %"], rows)
+            is_new = f" {' '.join(_words(mention.text))} ".lower() not in text.lower()
+            asked[is_new] += 1
+            for name, mentions in predicted.items():
+                found[is_new, name] += (document.id, mention.start, mention.end, mention.type) in mentions
+    kinds = {False: "names that occur in training", True: "names that do not"}
+    rows = [
+        (kind, asked[is_new], *(100 * found[is_new, name] / max(1, asked[is_new]) for name in predicted))
+        for is_new, kind in kinds.items()
+    ]
+    head = ["gold mentions of the test citations", "number", *(f"found by {name}, %" for name in predicted)]
+    return "<p>How many gold mentions were found:</p>" + _table(head, rows)
 
 
 def _words(text: str) -> list[str]:
