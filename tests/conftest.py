@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Machines that run the tests differ in speed and load: a slow example is no failure.
+settings.register_profile("biosmith", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("biosmith")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
