@@ -26,7 +26,7 @@ from typing import Any
 
 import demo_report
 
-SAMPLE = Path(__file__).resolve().parent / "data"
+SAMPLE = Path(__file__).parent / "data"
 MARK = ".made-by-biosmith-demo"
 SET_ASIDE = 3  # the exit code of a command that finished although some input could not be used
 DOCUMENTS_TO_ANNOTATE = 50  # of your own files; the sample has 18
