@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html.parser
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -188,5 +189,6 @@ def test_filters_hide_mentions_in_a_browser(tmp_path: Path) -> None:
     </script></body>"""
     path.write_text(path.read_text(encoding="utf-8").replace("</body>", script), encoding="utf-8")
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", path.as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    home = os.environ | {"HOME": str(tmp_path)}  # the browser wants one that it can write to
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=home).stdout
     assert "<title>010 Disease score 0.900</title>" in shown
