@@ -25,9 +25,9 @@ FEATURES = {
 
 # extra -> (modules that it brings, what it gives)
 EXTRAS = {
-    "cpu": (("openvino", "nncf", "onnxruntime"), "int8 engines for annotation on processors"),
-    "cluster": (("ray",), "annotation on a Ray cluster"),
-    "serve": (("fastapi", "uvicorn"), "the REST service and its web page"),
+    "cpu": (("openvino", "nncf", "onnxruntime"), "libraries of the int8 engines, which are not built yet"),
+    "cluster": (("ray",), "library of annotation on a cluster, which is not built yet"),
+    "serve": (("fastapi", "uvicorn"), "libraries of the REST service, which is not built yet"),
     "track": (("tensorboard",), "training curves in TensorBoard"),
     "scispacy": (("scispacy",), "scispaCy as a sentence splitter"),
 }

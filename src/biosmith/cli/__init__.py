@@ -82,6 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # While a command runs, nothing but its report may reach stdout.
         with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
             report = _call(name, rest)
+        _show(report, as_json)
+        sys.stdout.flush()
     except BiosmithError as error:
         return _fail(str(error), error.exit_code, as_json)
     except KeyboardInterrupt:
@@ -91,7 +93,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     except (OSError, MemoryError) as error:
         return _fail(_describe_system_error(error), FAILED, as_json)
-    _show(report, as_json)
     return report.exit_code or (SET_ASIDE if report.set_aside else DONE)
 
 
