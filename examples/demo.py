@@ -27,8 +27,11 @@ from typing import Any
 import demo_report
 
 SAMPLE = Path(__file__).parent / "data"
+if SAMPLE.is_relative_to(Path.cwd()):
+    SAMPLE = SAMPLE.relative_to(Path.cwd())  # so that the printed commands are those that one would type
 MARK = ".made-by-biosmith-demo"
 SET_ASIDE = 3  # the exit code of a command that finished although some input could not be used
+FEW_DOCUMENTS = 100  # of your own files are no corpus
 DOCUMENTS_TO_ANNOTATE = 50  # of your own files; the sample has 18
 
 
@@ -36,7 +39,13 @@ def walk(data: Path | None, out: Path) -> Road:
     """Corpus, vocabulary, tokens, pretraining, export, fine-tuning, scores, annotation, report."""
     general = general_model()
     road = Road(steps=15 if general else 11)
-    raw = [data] if data else [SAMPLE / "pubmed", SAMPLE / "jats"]
+    sample = [SAMPLE / "pubmed", SAMPLE / "jats"]
+    raw = [data] if data else sample
+    if data and has_few_documents(data):
+        print(
+            f"Fewer than {FEW_DOCUMENTS} documents with text: the sample is added, so that there is a corpus."
+        )
+        raw += sample
 
     corpus = road.run(
         "Raw files to a clean, de-duplicated corpus",
@@ -175,6 +184,17 @@ def general_model() -> Path | None:
     places = spec.submodule_search_locations if spec else None
     found = [path.parent for place in places or () for path in Path(place).rglob("config.json")]
     return next((folder for folder in found if (folder / "vocab.txt").exists()), None)
+
+
+def has_few_documents(data: Path) -> bool:
+    """Whether your own files hold too little to learn anything from. Reads no more than it has to."""
+    import biosmith
+
+    try:
+        with_text = (document for document in biosmith.read(data) if len(document.text.split()) > 60)
+        return sum(1 for _ in itertools.islice(with_text, FEW_DOCUMENTS)) < FEW_DOCUMENTS
+    except biosmith.BiosmithError as error:
+        sys.exit(f"demo: {error}")
 
 
 def first_documents(data: Path, out: Path) -> Path:
