@@ -88,10 +88,13 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         text = f"{value:,.{digits}f}" if isinstance(value, float) else f"{value:,}" if number else str(value)
         return f"<{tag}{' class=number' if number else ''}>{text}</{tag}>"
 
-    body = "".join(f"<tr>{''.join(cell('td', value) for value in row)}</tr>" for row in rows)
-    return (
-        f"<div class=wide><table><tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>{body}</table></div>"
+    kept = [list(row) for row in rows]
+    numeric = [isinstance(value, int | float) for value in kept[0]]
+    names = "".join(
+        f"<th{' class=number' if n else ''}>{name}</th>" for name, n in zip(head, numeric, strict=True)
     )
+    body = "".join(f"<tr>{''.join(cell('td', value) for value in row)}</tr>" for row in kept)
+    return f"<div class=wide><table><tr>{names}</tr>{body}</table></div>"
 
 
 def _picture(path: Path, what: str) -> str:
