@@ -22,6 +22,7 @@ def build(
     language: str | None = None,
     dedup: bool = True,
     similarity: float = 0.8,
+    exclude: tuple[Path, ...] = (),
     workers: int | None = None,
     resume: bool = False,
     strict: bool = False,
@@ -41,6 +42,8 @@ def build(
         language: Keep documents of this language only, such as "eng".
         dedup: Remove exact and near duplicates.
         similarity: Estimated Jaccard similarity of word trigrams from which two texts are duplicates.
+        exclude: Files and folders, of benchmarks for example: documents with the PMID or PMC id of one of theirs, and
+            documents that repeat 13 of their words in a row, are kept out and counted.
         workers: Number of processes; by default one for each core.
         resume: Go on with a build that was stopped.
         strict: Stop at the first record that cannot be read.
@@ -49,7 +52,12 @@ def build(
     from biosmith.corpus.options import BuildOptions
 
     options = BuildOptions(
-        min_words=min_words, language=language, deduplicate=dedup, similarity=similarity, strict=strict
+        min_words=min_words,
+        language=language,
+        deduplicate=dedup,
+        similarity=similarity,
+        exclude=tuple(map(str, exclude)),
+        strict=strict,
     )
     if not sources:
         raise UsageError("corpus build needs at least one source: a file, a folder or an archive")

@@ -32,6 +32,7 @@ from biosmith.artefact import (
     write_by_rename,
 )
 from biosmith.corpus.duplicates import Records, Selection, select
+from biosmith.corpus.exclusion import read_exclusion
 from biosmith.corpus.intake import load_summary, read_unit
 from biosmith.corpus.options import BuildOptions
 from biosmith.corpus.shards import Shard, count_staying, missing, plan_shards, write_shard
@@ -78,9 +79,12 @@ def build_corpus(
     """
     out = Path(out)
     options = options or BuildOptions()
-    plan = make_plan(sources, options)
+    exclusion = read_exclusion(options.exclude) if options.exclude else None
+    plan = make_plan(sources, options, None if exclusion is None else exclusion.digest)
     with Workers(workers) as processes:
         finished = _prepare(out, plan, resume)
+        if exclusion is not None and finished is None:
+            exclusion.save(out / BUILDING)
         return finished or _run(_Build(out, plan, processes))
 
 
@@ -197,7 +201,11 @@ class _Build:
         shards = {name: about["digest"] for name, about in files.items() if name != REJECTS}
         manifest = Manifest(
             kind="corpus",
-            config={**to_plain(self.plan.options), "plan": self.plan.digest},
+            config={
+                **to_plain(self.plan.options),
+                "exclusion": self.plan.exclusion,
+                "plan": self.plan.digest,
+            },
             inputs=_shorten(inputs),
             files=files,
             counts={**counts, "digest": digest_value(shards)},

@@ -14,7 +14,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from biosmith.artefact import digest_file, write_by_rename, write_json
 from biosmith.corpus.cleaning import clean
+from biosmith.corpus.exclusion import Exclusion, load_exclusion, which_excluded
 from biosmith.corpus.language import is_language, known_language
 from biosmith.corpus.options import BuildOptions
 from biosmith.corpus.signatures import BANDS, sign
@@ -71,6 +72,7 @@ class _Intake:
     """What has been read of a unit so far."""
 
     options: BuildOptions
+    exclusion: Exclusion | None = None
     filtered: Counter[str] = field(default_factory=Counter)
     boilerplate: Counter[str] = field(default_factory=Counter)
     records: list[NDArray[np.void]] = field(default_factory=list)
@@ -91,7 +93,7 @@ def read_unit(unit: Unit, folder: Path, options: BuildOptions, advance: Callable
         BadInput: a record cannot be used and the options are strict.
         BiosmithError: a source file has changed since the build was planned.
     """
-    intake = _Intake(options)
+    intake = _Intake(options, load_exclusion(folder))
     stem = folder / unit.stem
     with write_by_rename(stem.with_suffix(".rejects.jsonl")) as rejected:
         rejected.touch()
@@ -187,18 +189,23 @@ def _take(batch: list[Document], intake: _Intake, writer: ParquetWriter) -> None
     """Clean, filter, sign and write a batch; every document of it gets its record."""
     records = np.zeros(len(batch), RECORD)
     kept: list[tuple[int, str]] = []
+    cleaned: list[tuple[int, Document]] = []
     for i, document in enumerate(batch):
         record = records[i]
         if document.infons.get("deleted") == "true":
-            record["key"], record["row"] = _hash(f"pmid {document.infons.get('pmid')} citation"), DELETION
+            record["key"], record["row"] = name_hash(f"pmid {document.infons.get('pmid')} citation"), DELETION
             continue
         document = clean(document, intake.boilerplate)
         name, record["rank"] = identity(document)
-        record["key"] = 0 if name is None else _hash(name)
+        record["key"] = name_hash(name)
+        cleaned.append((i, document))
+    unwanted = _which_unwanted(cleaned, records, intake.exclusion)
+    for (i, document), is_excluded in zip(cleaned, unwanted, strict=True):
+        record = records[i]
         record["passages"] = len(document.passages)
         record["words"], beyond_titles = count_words(document)
         record["characters"] = len(document.text)
-        reason = _why_filtered(document, beyond_titles, intake.options)
+        reason = "excluded" if is_excluded else _why_filtered(document, beyond_titles, intake.options)
         if reason is not None:
             record["row"] = FILTERED
             intake.filtered[reason] += 1
@@ -212,6 +219,15 @@ def _take(batch: list[Document], intake: _Intake, writer: ParquetWriter) -> None
         records["content"][[i for i, _ in kept]] = signed.content
         intake.signatures.append(signed.bands)
     intake.records.append(records)
+
+
+def _which_unwanted(
+    cleaned: list[tuple[int, Document]], records: NDArray[np.void], exclusion: Exclusion | None
+) -> Iterable[bool]:
+    if exclusion is None:
+        return [False] * len(cleaned)
+    names = [int(records[i]["key"]) for i, _ in cleaned]
+    return (bool(x) for x in which_excluded([document for _, document in cleaned], names, exclusion))
 
 
 def count_words(document: Document) -> tuple[int, int]:
@@ -234,8 +250,9 @@ def _why_filtered(document: Document, words: int, options: BuildOptions) -> str 
     return None
 
 
-def _hash(name: str) -> int:
-    return xxhash.xxh3_64_intdigest(name.encode()) or 1
+def name_hash(name: str | None) -> int:
+    """The key of a document's name (`identity`); 0 for none."""
+    return 0 if name is None else xxhash.xxh3_64_intdigest(name.encode()) or 1
 
 
 def _describe(path: str, size: int) -> dict[str, Any]:

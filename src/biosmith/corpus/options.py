@@ -18,6 +18,7 @@ class BuildOptions:
         language: keep documents of this language only ("eng" or "en"); None keeps all. See `language.is_language`.
         deduplicate: remove exact and near duplicates.
         similarity: estimated Jaccard similarity of the sets of word trigrams from which documents are duplicates.
+        exclude: files whose documents, and all that repeat a run of their words, are kept out: see `exclusion`.
         shard_characters: characters of text in a shard, about.
         strict: stop at the first record that cannot be used instead of setting it aside.
     """
@@ -26,6 +27,7 @@ class BuildOptions:
     language: str | None = None
     deduplicate: bool = True
     similarity: float = 0.8
+    exclude: tuple[str, ...] = ()
     shard_characters: int = 64_000_000
     strict: bool = False
 

@@ -60,6 +60,28 @@ def sign(texts: Sequence[str]) -> Signatures:
     return Signatures(np.concatenate(contents), np.concatenate(bands, axis=1))
 
 
+def run_hashes(texts: Sequence[str], words: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Hashes of all runs of so many words, and the index of the text that each stands in.
+
+    A text with fewer words has none.
+    """
+    hashes: list[NDArray[np.uint64]] = [np.empty(0, _U64)]
+    owners: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    first = 0
+    for batch in _batches(texts):
+        found, bounds = _word_hashes(batch)
+        runs = max(0, len(found) - words + 1)
+        combined = np.zeros(runs, _U64)
+        for place in range(words):
+            combined = _mix(combined + found[place : place + runs])
+        owner = np.repeat(np.arange(len(batch)), np.diff(bounds))
+        within = owner[:runs] == owner[words - 1 : words - 1 + runs]
+        hashes.append(combined[within])
+        owners.append(owner[:runs][within] + first)
+        first += len(batch)
+    return np.concatenate(hashes), np.concatenate(owners)
+
+
 def similarity(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Estimated Jaccard similarities of signatures, column by column; uint64 [BANDS, n] each (or broadcast).
 

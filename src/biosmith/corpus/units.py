@@ -17,7 +17,7 @@ from biosmith.text.formats import find_files
 
 UNIT_BYTES = 32 * 2**20  # a unit takes further files until it has so many bytes
 UNIT_FILES = 1000
-LAYOUT = 1  # of the unfinished build; a build begun with another layout cannot be resumed
+LAYOUT = 2  # of the unfinished build; a build begun with another layout cannot be resumed
 
 _NLM_FILE = re.compile(r"(?:pubmed|medline)(\d\d)n(\d{4,})\.xml(?:\.gz)?", re.IGNORECASE)
 
@@ -46,10 +46,11 @@ class Unit:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that decides the output: options and source files in order."""
+    """All that decides the output: options, source files in order, and the digest of what is kept out."""
 
     options: BuildOptions
     sources: tuple[Source, ...]
+    exclusion: str | None = None
 
     @property
     def digest(self) -> str:
@@ -77,7 +78,9 @@ class Plan:
 
 
 def make_plan(
-    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], options: BuildOptions
+    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    options: BuildOptions,
+    exclusion: str | None = None,
 ) -> Plan:
     """Find the files of the sources and put them in order.
 
@@ -98,7 +101,7 @@ def make_plan(
     for path in in_nlm_order(paths):
         status = path.stat()
         described.append(Source(str(path), status.st_size, status.st_mtime_ns))
-    return Plan(options, tuple(described))
+    return Plan(options, tuple(described), exclusion)
 
 
 def in_nlm_order(paths: Sequence[Path]) -> list[Path]:
@@ -131,6 +134,8 @@ def _difference(saved: Mapping[str, Any], plan: Plan) -> str:
     for name, value in now["options"].items():
         if saved.get("options", {}).get(name) != value:
             return f"{name} = {saved.get('options', {}).get(name)!r}, not {value!r}"
+    if saved.get("exclusion") != now["exclusion"]:
+        return "other files to exclude"
     before = {source["path"]: source for source in saved.get("sources", ())}
     for source in now["sources"]:
         if source["path"] not in before:

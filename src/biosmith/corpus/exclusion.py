@@ -1,0 +1,120 @@
+"""What `corpus build --exclude` keeps out: documents that are, or repeat, those of given files (benchmarks, mostly).
+
+A document is excluded if it has the PMID or PMC id of one of theirs, or if a run of 13 words of its text stands in one
+of theirs (the length that Brown et al., 2020, GPT-3, appendix C, clean by). Runs, not similarity: benchmark files often
+hold single sentences, and a full text that quotes one of an abstract's sentences is not similar to it. Words are those
+of `signatures`, so that tokenised text is found too.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from biosmith.artefact import write_by_rename
+from biosmith.corpus.signatures import run_hashes
+from biosmith.errors import BadInput
+from biosmith.rejects import Rejects
+from biosmith.text.document import Document
+from biosmith.text.formats import find_files, read_file
+
+RUN_WORDS = 13
+FILE = "exclusion.npz"
+_BATCH_CHARACTERS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """What is kept out: sorted hashes of names (`intake.identity`) and of runs of words, both uint64."""
+
+    names: NDArray[np.uint64]
+    runs: NDArray[np.uint64]
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal contents."""
+        return f"xxh3:{xxhash.xxh3_128_hexdigest(self.names.tobytes() + b'|' + self.runs.tobytes())}"
+
+    def has_name(self, name: int) -> bool:
+        """Whether a document of this name's hash is kept out; 0 is no name."""
+        return name != 0 and bool(_among(np.array([name], np.uint64), self.names)[0])
+
+    def of_texts(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Which texts share a run of words with the excluded ones; bool [len(texts)]."""
+        found = np.zeros(len(texts), bool)
+        hashes, owners = run_hashes(texts, RUN_WORDS)
+        found[owners[_among(hashes, self.runs)]] = True
+        return found
+
+    def save(self, folder: Path) -> None:
+        """Write for the workers, by rename."""
+        with write_by_rename(folder / FILE) as temporary, temporary.open("wb") as stream:
+            np.savez(stream, names=self.names, runs=self.runs)
+
+
+def read_exclusion(sources: Sequence[str | os.PathLike[str]]) -> Exclusion:
+    """Read the files whose documents are to be kept out, in any format that `biosmith.read` knows.
+
+    What cannot be read as text of a document (readme files, say) is passed over, as long as something is left.
+
+    Raises:
+        UsageError: a source does not exist.
+        BadInput: nothing in the sources can be read.
+    """
+    from biosmith.corpus.intake import identity, name_hash
+
+    names: set[int] = set()
+    runs: list[NDArray[np.uint64]] = []
+    documents = 0
+    batch: list[str] = []
+    for path in find_files(list(sources)):
+        try:
+            for document in read_file(path, rejects=Rejects(keep=0)):
+                documents += 1
+                names.add(name_hash(identity(document)[0]))
+                batch.append(document.text)
+                if sum(map(len, batch[-64:])) > _BATCH_CHARACTERS or len(batch) >= 4096:
+                    runs.append(np.unique(run_hashes(batch, RUN_WORDS)[0]))
+                    batch = []
+        except BadInput:
+            continue
+    if not documents:
+        raise BadInput(", ".join(map(str, sources)), "--exclude: holds no document that can be read")
+    runs.append(run_hashes(batch, RUN_WORDS)[0])
+    return Exclusion(
+        np.array(sorted(names - {0}), np.uint64), np.unique(np.concatenate([np.empty(0, np.uint64), *runs]))
+    )
+
+
+def load_exclusion(folder: Path) -> Exclusion | None:
+    """What a build keeps out, as `Exclusion.save` wrote it; None if it keeps nothing out."""
+    path = folder / FILE
+    return _load(path, path.stat().st_mtime_ns) if path.is_file() else None
+
+
+@functools.lru_cache(maxsize=1)
+def _load(path: Path, modified: int) -> Exclusion:
+    with np.load(path) as arrays:
+        return Exclusion(arrays["names"], arrays["runs"])
+
+
+def _among(values: NDArray[np.uint64], sorted_values: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    if not len(sorted_values):
+        return np.zeros(len(values), bool)
+    places = np.minimum(np.searchsorted(sorted_values, values), len(sorted_values) - 1)
+    return np.asarray(sorted_values[places] == values)
+
+
+def which_excluded(
+    documents: Sequence[Document], names: Sequence[int], exclusion: Exclusion
+) -> NDArray[np.bool_]:
+    """Which documents are kept out, by name or by text; bool [n]."""
+    found = exclusion.of_texts([document.text for document in documents])
+    return found | np.array([exclusion.has_name(name) for name in names], bool)
