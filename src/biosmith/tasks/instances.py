@@ -34,6 +34,37 @@ class Instance:
     line: int | str = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A span of a context: its text, and where it begins, in code points."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with a text that may hold its answer.
+
+    Attributes:
+        id: its name in the file.
+        text, context: the question, and the text to find the answer in.
+        answers: reference answers that stand in the context; none where the context does not answer it (SQuAD 2.0).
+        gold: what an answer is scored against where that is not just `answers`: synonyms of BioASQ's golden files.
+        group: what it is scored with: BioASQ asks one question of several contexts; "" where it is scored alone.
+        file, line: where it stands.
+    """
+
+    id: str
+    text: str
+    context: str
+    answers: tuple[Answer, ...] = ()
+    gold: tuple[str, ...] = ()
+    group: str = ""
+    file: str = ""
+    line: int | str = 0
+
+
 class BadRow(ValueError):
     """A row that is no instance; the message says what is wrong with it."""
 
