@@ -50,7 +50,7 @@ class BulkEncoder:
         self.spaces = how_spaces_matter(state)
         self._adds_space = bool((state["pre_tokenizer"] or {}).get("add_prefix_space"))
         self._by_words = _cuts_like_bert(state)
-        self._table = _Table()
+        self._table = PieceTable()
         self._words: dict[str, tuple[int, ...]] = {}  # tuples of numbers do not burden garbage collection
 
     def encode(self, documents: Sequence[Sequence[str]]) -> Tokens:
@@ -172,7 +172,7 @@ def _assemble(plan: _Plan, pieces: NDArray[np.int32], begins: NDArray[np.int64])
     return Tokens(pieces & (_WORD_START - 1), pieces >= _WORD_START, sentence_starts, begins[ends])
 
 
-class _Table(dict[str, int]):
+class PieceTable(dict[str, int]):
     """Chunk -> row, and the pieces of each row in flat arrays. Looking up a new chunk gives it the next row."""
 
     def __init__(self) -> None:
@@ -207,6 +207,12 @@ class _Table(dict[str, int]):
         """Keep the first rows only."""
         if rows < self.rows:
             self.rows, self._used = rows, int(self._starts[rows])
+
+    def forget_unfilled(self) -> None:
+        """Drop the chunks that were new and have got no pieces."""
+        for chunk in self.new:
+            del self[chunk]
+        self.new.clear()
 
     def forget_new(self) -> None:
         """Drop the chunks that were new."""
