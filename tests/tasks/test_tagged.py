@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from biosmith.errors import BadInput, UsageError
+from biosmith.rejects import Rejects
 from biosmith.tasks.labels import Span, read_spans
 from biosmith.tasks.tagged import find_splits, load_split, looks_like_conll, read_conll, tag_documents
 from biosmith.text.document import Document, Mention, Passage
@@ -43,7 +44,10 @@ def test_the_tag_is_the_last_of_several_columns(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("A\tO\nB\n", r"train.tsv, line 2: a word and a tag are expected \(found 'B'\)"),
-        ("A\tO\nB\tDisease\n", r"train.tsv, line 2: the last column is not a tag \(found 'Disease'\)"),
+        (
+            "A\tO\nB\tDisease\n",
+            r"train.tsv, line 2: the last column is not a tag; valid: O, B-Type, .* \(found 'Disease'\)",
+        ),
         ("A\tO\n\tO\n", "line 2: a word and a tag"),
         ("A\tO\nB\t\n", "line 2: the last column"),
     ],
@@ -170,3 +174,16 @@ def test_counts_of_real_files_are_those_of_the_papers(
     assert len(data.sentences) == sentences
     assert sum(len(s.words) for s in data.sentences) == tokens
     assert sum(len(read_spans(s.tags)) for s in data.sentences) == mentions
+
+
+def test_every_bad_line_of_a_file_is_named_and_only_its_sentence_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "train.tsv"
+    path.write_text("a\tO\nb\tDiease\n\nc\tO\n\nd\nE\tO\n\nf\tx\tO\n\ng\tB\n", encoding="utf-8")
+    rejects = Rejects()
+    sentences = list(read_conll(path, rejects))
+    assert [s.words for s in sentences] == [("c",), ("g",)]
+    assert [(i["record"], i["reason"][:22]) for i in rejects.items] == [
+        ("line 2", "the last column is not"),
+        ("line 6", "a word and a tag are e"),
+        ("line 9", "has 3 columns where th"),
+    ]

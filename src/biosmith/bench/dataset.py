@@ -35,13 +35,17 @@ class About:
 
     Attributes:
         name: what it is called here.
-        task: ner, pico, relations, similarity, documents or answers.
+        task: ner, pico, relations, similarity, documents (any number of labels), classes (one label), answers (yes or
+            no) or spans (answers that stand in a text).
         metric: what decides its score; the name of a value that `score` returns.
-        counted: what the paper counts: "instances", "mentions" or "words".
+        counted: what the paper counts; the name of a value that `count` returns.
         folders: where it may lie below the data folder, best first; names are compared without case.
         citation, licence, source: the paper, the terms, and where to get the files.
         paper: split -> what the paper says.
         seeds: runs that the paper averages: five, ten for the smallest sets.
+        evaluated: the split whose score is published: "dev" where no test split ever was.
+        whole: what the paper says of all splits together, where it counts no more than that.
+        folds: how many folds of cross-validation the files hold; 1 for splits.
     """
 
     name: str
@@ -54,6 +58,9 @@ class About:
     source: str
     paper: Mapping[str, Paper] = field(default_factory=dict)
     seeds: int = 5
+    evaluated: str = "test"
+    whole: Paper | None = None
+    folds: int = 1
 
 
 class Dataset(Protocol):
@@ -76,10 +83,10 @@ class Dataset(Protocol):
         """`instances`, and what else is counted of them: mentions, words or positives."""
 
     def names(self, instances: Sequence[Any]) -> list[str]:
-        """The id of each line that predictions have."""
+        """The id of each line that predictions have: an instance, or (BioASQ factoid) a question with its contexts."""
 
     def score(self, instances: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Any]:
-        """`metric`, `value` and what belongs to them, of one prediction an instance.
+        """`value` (that of `metric`) and what belongs to it, of one prediction for each of `names`.
 
         Raises:
             Mistake: a prediction is not of the right kind.

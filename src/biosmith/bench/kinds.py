@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from biosmith.bench.dataset import About, Mistake, find_file, find_folder, missing_split, no_instances
 from biosmith.errors import BadInput
@@ -18,6 +18,7 @@ from biosmith.tasks.metrics.classification import (
     document_micro_f1,
     label_counts,
     labels_of_documents,
+    macro_f1,
     micro_f1,
 )
 from biosmith.tasks.metrics.counts import Counts
@@ -30,10 +31,15 @@ from biosmith.tasks.tagged import TaggedSentence, read_conll
 
 @dataclass(frozen=True)
 class Tagging:
-    """Sentences with a tag a word, in CoNLL files; scored by mentions, or (EBM PICO) by words."""
+    """Sentences with a tag a word, in CoNLL files; scored by mentions, or (EBM PICO) by words.
+
+    Attributes:
+        types: of the mentions in the files of the upstream; `data check` names others.
+    """
 
     about: About
     by_words: bool = False
+    types: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = (".tsv", ".txt", ".conll")
 
     def find(self, data: Path) -> dict[str, list[Path]]:
@@ -51,7 +57,7 @@ class Tagging:
         sentences = []
         for path in found[split]:
             try:
-                sentences += list(read_conll(path))
+                sentences += list(read_conll(path, rejects))
             except BadInput as error:
                 if rejects is None:
                     raise
@@ -133,14 +139,14 @@ class Table:
         if split not in found:
             raise missing_split(self.about, split, found)
         collected = Rejects(strict=True) if rejects is None else rejects
-        instances = [
-            i
-            for p in found[split]
-            for i in read_table(p, self.columns, self.make, collected, header=self.header)
-        ]
+        instances = [i for path in found[split] for i in self.read(path, split, collected)]
         if not instances and not collected.count:
             raise no_instances(self.about, found[split])
         return instances
+
+    def read(self, path: Path, split: str, rejects: Rejects) -> Iterator[Instance]:
+        """The instances of a file; bad records go to `rejects`."""
+        yield from read_table(path, self.columns, self.make, rejects, header=self.header)
 
     def count(self, instances: Sequence[Instance]) -> dict[str, int]:
         """Rows."""
@@ -153,10 +159,16 @@ class Table:
 
 @dataclass(frozen=True)
 class Classes(Table):
-    """One class a text, scored by micro F1 over all classes but the negative one, or by accuracy if there is none."""
+    """One class a text, scored over all classes but the negative one if there is one.
+
+    Attributes:
+        labels, negative: the classes, and the one that is never rewarded.
+        average: "micro" (without a negative class: accuracy), or "macro": the mean F1 of the classes.
+    """
 
     labels: tuple[str, ...] = ()
     negative: str | None = None
+    average: Literal["micro", "macro"] = "micro"
 
     def count(self, instances: Sequence[Instance]) -> dict[str, int]:
         """Rows, and how many are not of the negative class."""
@@ -172,11 +184,15 @@ class Classes(Table):
             if label not in self.labels:
                 raise Mistake(i, f"not a label; valid: {', '.join(self.labels)}", predictions[i])
         gold = [str(i.label) for i in instances]
-        by_label = {name: counts.as_dict() for name, counts in label_counts(gold, given).items()}
+        scored = [label for label in self.labels if label != self.negative]
+        scores: dict[str, Any] = {"macro_f1": macro_f1(gold, given, scored)}
+        scores["labels"] = {name: c.as_dict() for name, c in label_counts(gold, given).items()}
         if self.negative is None:
-            return {"value": accuracy(gold, given), "accuracy": accuracy(gold, given), "labels": by_label}
-        counts = micro_f1(gold, given, {self.negative})
-        return {"value": counts.f1, **counts.as_dict(), "labels": by_label}
+            scores["accuracy"] = accuracy(gold, given)
+        else:
+            scores |= micro_f1(gold, given, {self.negative}).as_dict()
+        by_metric = {"macro": "macro_f1", "micro": "accuracy" if self.negative is None else "f1"}
+        return {"value": scores[by_metric[self.average]], **scores}
 
 
 @dataclass(frozen=True)

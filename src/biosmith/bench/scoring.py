@@ -12,16 +12,18 @@ from biosmith.errors import BadInput
 from biosmith.text import files
 
 
-def score_predictions(dataset: Dataset, data: Path, predictions: Path, split: str = "test") -> dict[str, Any]:
+def score_predictions(
+    dataset: Dataset, data: Path, predictions: Path, split: str | None = None
+) -> dict[str, Any]:
     """Score a file of predictions.
 
     Args:
         dataset: whose protocol decides.
         data: where its files lie.
-        predictions: one JSON object a line and instance: `{"id": ..., "prediction": ...}`, in the order of the file.
+        predictions: one JSON object a line: `{"id": ..., "prediction": ...}`, in the order of the file.
             Ids that are those of the dataset must be so line by line, or be all of them in another order; other ids,
             and plain counting, are the user's own.
-        split: which split was predicted.
+        split: which split was predicted; None for the one whose score is published.
 
     Returns:
         `metric`, `value`, precision, recall and f1 where they apply, and the protocol with its fingerprint.
@@ -30,6 +32,7 @@ def score_predictions(dataset: Dataset, data: Path, predictions: Path, split: st
         UsageError: the dataset or split is not there.
         BadInput: a line is not a prediction, or the numbers of lines and instances differ; names file and line.
     """
+    split = split or dataset.about.evaluated
     instances = dataset.load(data, split)
     lines = read_predictions(predictions)
     ordered = _align(lines, dataset.names(instances), predictions)
@@ -45,7 +48,7 @@ def score_predictions(dataset: Dataset, data: Path, predictions: Path, split: st
         "split": split,
         "metric": about.metric,
         **scores,
-        "instances": len(instances),
+        "instances": len(ordered),
         "truncated": 0,
         "protocol": fingerprint(dataset, data, split),
     }

@@ -24,6 +24,7 @@ SPLITS: dict[str, tuple[str, ...]] = {
 }
 CONLL_SUFFIXES = (".tsv", ".conll", ".bio", ".iob", ".iob2", ".iobes", ".txt")
 DOCUMENT_START = "-DOCSTART-"
+VALID_TAGS = "O, B-Type, I-Type, E-Type, S-Type, B, I"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,21 +152,29 @@ def looks_like_conll(path: Path) -> bool:
     return files.strip_compression(path.name).endswith(CONLL_SUFFIXES[:-1])
 
 
-def read_conll(path: Path) -> Iterator[TaggedSentence]:
+def read_conll(path: Path, rejects: Rejects | None = None) -> Iterator[TaggedSentence]:
     """The sentences of a CoNLL file.
 
+    Args:
+        path: plain, .gz or .xz.
+        rejects: collects every bad line; its sentence is left out. None raises at the first.
+
     Raises:
-        BadInput: a line has no tag, or a tag that is none; names file and line.
+        BadInput: a line has no tag, or a tag that is none, or another number of columns than the first line; names
+            file and line. The file is damaged or not UTF-8.
     """
     words: list[str] = []
     tags: list[str] = []
-    begin, document = 1, 0
+    begin, document, columns, broken = 1, 0, 0, False
+    collected = Rejects(strict=True) if rejects is None else rejects
 
     def sentence() -> Iterator[TaggedSentence]:
-        if words:
+        nonlocal broken
+        if words and not broken:
             yield TaggedSentence(tuple(words), tuple(tags), str(path), begin, document=document)
-            words.clear()
-            tags.clear()
+        words.clear()
+        tags.clear()
+        broken = False
 
     for number, line in _lines(path):
         if line.startswith(DOCUMENT_START):
@@ -174,24 +183,29 @@ def read_conll(path: Path) -> Iterator[TaggedSentence]:
         elif not line.strip():
             yield from sentence()
         else:
-            columns = _columns(line)
-            if len(columns) < 2 or not columns[0].strip():
-                raise BadInput(path, "a word and a tag are expected", record=f"line {number}", value=line)
-            try:
-                split_tag(columns[-1])
-            except ValueError:
-                raise BadInput(
-                    path,
-                    "the last column is not a tag",
-                    record=f"line {number}",
-                    value=columns[-1],
-                    valid=["O", "B-Type", "I-Type", "E-Type", "S-Type", "B", "I"],
-                ) from None
+            cells = _columns(line)
+            columns = columns or len(cells)
+            if (wrong := _wrong(line, cells, columns)) is not None:
+                collected.add(path, f"line {number}", *wrong)
+                broken = True
             if not words:
                 begin = number
-            words.append(columns[0])
-            tags.append(columns[-1])
+            words.append(cells[0])
+            tags.append(cells[-1])
     yield from sentence()
+
+
+def _wrong(line: str, cells: Sequence[str], columns: int) -> tuple[str, str] | None:
+    """What is wrong with a line, and the value; None for a good one. `columns` is how many the first line has."""
+    if len(cells) < 2 or not cells[0].strip():
+        return "a word and a tag are expected", line
+    if len(cells) != columns:
+        return f"has {len(cells)} columns where the first line has {columns}", line
+    try:
+        split_tag(cells[-1])
+    except ValueError:
+        return f"the last column is not a tag; valid: {VALID_TAGS}", cells[-1]
+    return None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
