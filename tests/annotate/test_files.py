@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import biosmith
-from biosmith.annotate import files as annotate_files_module
 from biosmith.annotate.files import Options, annotate_files
 from biosmith.cli import main
 from biosmith.errors import UsageError
@@ -54,42 +53,6 @@ def test_two_processes_give_what_one_gives(tagger_folder: Path, tmp_path: Path) 
     report = annotate_files([source], [tagger_folder], tmp_path / "two.jsonl", Options(workers=2))
     assert report.counts.documents == 40
     assert spans(tmp_path / "one.jsonl") == spans(tmp_path / "two.jsonl")
-
-
-def test_a_stopped_run_goes_on_and_gives_each_document_once(
-    tagger_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = write_input(tmp_path / "in.jsonl", 60)
-    annotate_files([source], [tagger_folder], tmp_path / "whole.jsonl")
-    monkeypatch.setattr(annotate_files_module, "DOCUMENTS_A_PART", 8)
-    out = tmp_path / "out.jsonl"
-    write_part = formats.write
-    written = 0
-
-    def dies(documents: object, path: object, **options: object) -> object:
-        nonlocal written
-        written += 1
-        if written == 3:
-            raise KeyboardInterrupt
-        return write_part(documents, path, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(annotate_files_module.formats, "write", dies)
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            annotate_files([source], [tagger_folder], out, resume=written > 0)
-        written = 1
-    assert not out.exists()
-    monkeypatch.setattr(annotate_files_module.formats, "write", write_part)
-    report = annotate_files([source], [tagger_folder], out, resume=True)
-    assert report.counts.documents == 60 and report.before.documents > 0
-    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
-    assert not (tmp_path / ".out.jsonl.partial").exists()
-
-
-def test_only_what_was_begun_alike_can_be_resumed(tagger_folder: Path, tmp_path: Path) -> None:
-    source = write_input(tmp_path / "in.jsonl", 3)
-    with pytest.raises(UsageError, match="nothing to resume"):
-        annotate_files([source], [tagger_folder], tmp_path / "out.jsonl", resume=True)
 
 
 def test_bad_records_and_bad_documents_are_listed_and_the_rest_is_done(

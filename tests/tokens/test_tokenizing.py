@@ -191,9 +191,3 @@ def test_the_command_reports_what_the_store_holds(
     assert (
         main([*arguments[:2], "--vocab", str(tmp_path / "bad"), "--out", str(tmp_path / "other")]) == FAILED
     )
-
-
-def test_workers_default_to_the_processors_of_this_process() -> None:
-    from biosmith.tokens.parts import default_workers
-
-    assert 1 <= default_workers() <= (os.cpu_count() or 1)

@@ -1,41 +1,35 @@
-"""Files in, one annotated file out: parts by rename, so that a stopped run goes on and no document comes twice."""
+"""Files in, one annotated file out: exactly once, however often the work was stopped."""
 
 from __future__ import annotations
 
-import itertools
 import json
+import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from biosmith.annotate import load
-from biosmith.annotate.annotator import Annotator, Counts, OnLong, chunked
-from biosmith.annotate.processes import annotate_in_processes
-from biosmith.artefact import Manifest, describe_input, digest_value, write_json
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from biosmith.annotate.annotator import Counts
+from biosmith.annotate.cluster import annotate_on_cluster
+from biosmith.annotate.journal import Journal
+from biosmith.annotate.processes import annotate_here, annotate_in_processes
+from biosmith.annotate.units import Chunk, Shard, Unit, list_units, read_chunks
+from biosmith.annotate.work import Encoding, Options, Outcome
+from biosmith.artefact import Manifest, describe_input, digest_value, write_by_rename
 from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.progress import progress, say
 from biosmith.rejects import Rejects
 from biosmith.text import formats
 from biosmith.text.document import Document
+from biosmith.text.formats.parquet import DOCUMENTS_IN_A_GROUP, SCHEMA
 
-DOCUMENTS_A_PART = 1000
-PLAN = "plan.json"
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to annotate; whatever of it changes the result is part of the plan of a run."""
-
-    engine: str = "auto"
-    device: str = "auto"
-    on_long: OnLong = "window"
-    keep: bool = False
-    format: str | None = None
-    workers: int = 1
+__all__ = ["AnnotateReport", "Options", "annotate_files"]
 
 
 @dataclass
@@ -44,7 +38,7 @@ class AnnotateReport:
 
     Attributes:
         counts: see `Counts`.
-        relations: in the output (kept ones; taggers find none).
+        relations: in the output.
         set_aside: records that could not be read, and documents that could not be annotated or written.
         set_aside_file: lists them with their reasons; None if there are none.
         lost: what the output format cannot hold -> how often.
@@ -79,6 +73,38 @@ class AnnotateReport:
         }
 
 
+@dataclass(frozen=True)
+class _Job:
+    """One call: what, by what, to where."""
+
+    inputs: list[Path]
+    models: list[Path]
+    out: Path
+    options: Options
+    shard: Shard
+    cluster: str | None
+    writer: str
+
+    @property
+    def encoding(self) -> Encoding:
+        return "arrow" if self.writer == "parquet" else "jsonl"
+
+    @property
+    def rejects_file(self) -> Path:
+        return self.out.with_name(f"{self.out.name}.rejects.jsonl")
+
+    @property
+    def manifest_name(self) -> str:
+        return f"{self.out.name}.manifest.json"
+
+    def plan(self) -> str:
+        """Digest of all that decides the output."""
+        files = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in formats.find_files(self.inputs)]
+        models = [describe_input(m) for m in self.models]
+        made = {"inputs": files, "models": models, "shard": str(self.shard), "format": self.writer}
+        return digest_value({**made, **self.options.decisive()})
+
+
 def annotate_files(
     inputs: Sequence[Path],
     models: Sequence[Path],
@@ -86,223 +112,229 @@ def annotate_files(
     options: Options | None = None,
     *,
     resume: bool = False,
+    shard: Shard | None = None,
+    cluster: str | None = None,
 ) -> AnnotateReport:
     """Annotate the documents of files, folders and archives and write them to one file.
 
     Documents that fail are listed in `<out>.rejects.jsonl` and the rest goes on. `<out>.manifest.json` says what made
     the file.
 
+    Args:
+        inputs: what to read.
+        models: tuned taggers.
+        out: the file to make.
+        options: how.
+        resume: go on with a run that was stopped, at whatever moment; begins where there is none, and is done at
+            once where the file is finished.
+        shard: annotate only this part of the input; every shard needs an `out` of its own.
+        cluster: address of a Ray cluster ("auto" for the one this machine belongs to) that does the work; its
+            machines must see inputs and models under the same paths.
+
     Raises:
-        UsageError: `out` exists, its format cannot be written, a model or an input is missing, or there is nothing to
-            resume that was begun with these arguments.
+        UsageError: `out` exists, its format cannot be written, a model or an input is missing, another process is
+            making `out`, or what is to be resumed was begun with other arguments.
         BadInput: no input can be read at all.
     """
     options = options or Options()
-    if out.exists():
-        raise UsageError(f"{out} exists already; choose another --out, or remove it")
     writer = formats.find_writer(out, options.format)
-    formats.find_files(list(inputs))
-    nlp = load(
-        models, engine=options.engine, device=options.device, on_long=options.on_long, keep=options.keep
-    )
-    parts = _Parts(out, _plan(inputs, models, options), resume)
-    rejects_file = out.with_name(f"{out.name}.rejects.jsonl")
-    rejects_file.unlink(missing_ok=True)
-    began = time.perf_counter()
+    job = _Job(list(inputs), list(models), out, options, shard or Shard(), cluster, writer)
+    units = list_units(job.inputs, job.shard)
+    if options.workers < 1:
+        raise UsageError(f"workers is {options.workers}; it must be 1 or more")
+    if not job.models:
+        raise UsageError("no model was given")
+    for model in job.models:
+        if not (model / "config.json").is_file():
+            what = "has no config.json" if model.is_dir() else "does not exist"
+            raise UsageError(f"{model} {what}; expected a tuned model's folder")
+    plan = job.plan()
+    if resume and (finished := _finished(job, plan)) is not None:
+        return finished
+    if out.exists() and not (resume and _is_begun(out)):
+        raise UsageError(f"{out} exists already; choose another --out, or remove it")
+    annotate = _annotator(job)
+    journal = Journal(out, plan, job.encoding, resume)
     try:
-        with Rejects(rejects_file) as rejects:
-            report = _run(list(inputs), nlp, models, options, parts, out, writer, rejects)
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        kept = "; what is finished is kept, --resume goes on" if parts.finished else ""
-        raise BiosmithError(f"{out} could not be written: {error.strerror or error}{kept}") from error
+        return _run(job, units, journal, annotate, plan)
     finally:
-        if not parts.finished:
-            shutil.rmtree(parts.folder, ignore_errors=True)
-    report.set_aside_file = rejects_file if report.set_aside else None
-    report.seconds = time.perf_counter() - began
-    _save_manifest(out, inputs, models, options, report)
-    shutil.rmtree(parts.folder, ignore_errors=True)
-    return report
-
-
-def _plan(inputs: Sequence[Path], models: Sequence[Path], options: Options) -> dict[str, Any]:
-    files = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in formats.find_files(list(inputs))]
-    settings = {"on_long": options.on_long, "keep": options.keep, "engine": options.engine}
-    return {"inputs": files, "models": [describe_input(m) for m in models], **settings}
-
-
-def _run(
-    inputs: list[Path],
-    nlp: Annotator,
-    models: Sequence[Path],
-    options: Options,
-    parts: _Parts,
-    out: Path,
-    writer: str,
-    rejects: Rejects,
-) -> AnnotateReport:
-    report = AnnotateReport(Counts(), before=parts.counts())
-    for failed in parts.failures():
-        rejects.add("annotate", failed["record"], failed["reason"])
-    documents = formats.read(inputs[0] if len(inputs) == 1 else inputs, rejects=rejects)
-    source = itertools.islice(documents, parts.documents_read(), None)
-    _annotate_parts(source, nlp, models, options, parts, rejects)
-    written = _write(parts, out, writer, rejects)
-    report.counts = parts.counts()
-    report.counts.documents, report.counts.mentions = written.documents, written.mentions
-    report.counts.failed += parts.unwritable
-    report.relations, report.lost = written.relations, written.lost
-    report.set_aside = rejects.count
-    return report
-
-
-def _annotate_parts(
-    documents: Iterator[Document],
-    nlp: Annotator,
-    models: Sequence[Path],
-    options: Options,
-    parts: _Parts,
-    rejects: Rejects,
-) -> None:
-    with progress("Annotating") as advance:
-        advance(parts.documents_read())
-        chunks = chunked(documents)
-        results = (
-            annotate_in_processes(chunks, models, vars(options))
-            if options.workers > 1
-            else _annotate_here(chunks, nlp)
-        )
-        for read, done, counts, failures in results:
-            for failed in failures:
-                rejects.add("annotate", failed["record"], failed["reason"])
-            parts.add(read, done, counts, failures)
-            advance(read)
-        parts.flush()
-
-
-Result = tuple[int, list[Document], Counts, list[dict[str, str]]]
-
-
-def _annotate_here(chunks: Iterator[list[Document]], nlp: Annotator) -> Iterator[Result]:
-    for chunk in chunks:
-        nlp.counts = Counts()
-        collected = Rejects()
-        done = nlp.annotate_chunk(chunk, collected)
-        yield len(chunk), done, nlp.counts, collected.items
-
-
-class _Parts:
-    """What is finished, in a folder beside the output: documents as JSON lines, and beside them what they count.
-
-    A part is there when its `.json` is; both files come by rename, the counts last.
-    """
-
-    def __init__(self, out: Path, plan: dict[str, Any], resume: bool) -> None:
-        self.folder = out.with_name(f".{out.name}.partial")
-        self.unwritable = 0
-        digest = {"digest": digest_value(plan)}
-        file = self.folder / PLAN
-        if resume:
-            if not file.is_file():
-                raise UsageError(f"there is nothing to resume for {out}; leave --resume out")
-            if json.loads(file.read_text(encoding="utf-8")) != digest:
-                raise UsageError(f"{out} was begun with other inputs, models or options; leave --resume out")
+        if journal.lines:
+            journal.close()
         else:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder.mkdir(parents=True)
-            write_json(file, digest)
-        self.finished = [
-            json.loads(p.read_text(encoding="utf-8")) for p in sorted(self.folder.glob("part-*.json"))
-        ]
-        if self.finished:
-            say(f"Going on after {self.documents_read():,} documents, as found in {self.folder}")
-        self._read, self._done = 0, list[Document]()
-        self._counts, self._failures = Counts(), list[dict[str, str]]()
-
-    def documents_read(self) -> int:
-        """How many documents of the input are done with, well or not."""
-        return sum(part["read"] for part in self.finished)
-
-    def counts(self) -> Counts:
-        """The sum over the finished parts."""
-        total = Counts()
-        for part in self.finished:
-            total.add(Counts(**part["counts"]))
-        return total
-
-    def failures(self) -> Iterator[dict[str, str]]:
-        """Documents of finished parts that could not be annotated."""
-        for part in self.finished:
-            yield from part["failures"]
-
-    def add(self, read: int, done: list[Document], counts: Counts, failures: list[dict[str, str]]) -> None:
-        """Add annotated documents; written when there are enough of them."""
-        self._read += read
-        self._done += done
-        self._counts.add(counts)
-        self._failures += failures
-        if self._read >= DOCUMENTS_A_PART:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what there is as a part."""
-        if not self._read:
-            return
-        stem = f"part-{len(self.finished):06d}"
-        formats.write(self._done, self.folder / f"{stem}.jsonl", format="jsonl")
-        part = {"read": self._read, "counts": vars(self._counts), "failures": self._failures}
-        write_json(self.folder / f"{stem}.json", part)
-        self.finished.append(part)
-        self._read, self._done = 0, []
-        self._counts, self._failures = Counts(), []
-
-    def documents(self) -> Iterator[Document]:
-        """All finished documents, in the order of the input."""
-        for number in range(len(self.finished)):
-            path = self.folder / f"part-{number:06d}.jsonl"
-            if path.stat().st_size:
-                yield from formats.read(path, format="jsonl", rejects=Rejects(strict=True))
+            journal.remove()
 
 
-def _write(parts: _Parts, out: Path, writer: str, rejects: Rejects) -> Any:
-    """Write the output; if a document breaks the writer, find out which and leave it out, with its reason."""
-    if not parts.finished:
-        raise BadInput(out, "nothing was read: the inputs hold no document")
+def _is_begun(out: Path) -> bool:
+    return out.with_name(f".{out.name}.partial").is_dir()
+
+
+def _finished(job: _Job, plan: str) -> AnnotateReport | None:
+    """The report of a run that is complete, if this one is."""
+    file = job.out.with_name(job.manifest_name)
+    if not (job.out.exists() and file.is_file()):
+        return None
+    manifest = json.loads(file.read_text(encoding="utf-8"))
+    if manifest.get("config", {}).get("plan") != plan:
+        return None
+    say(f"{job.out} is finished already")
+    shutil.rmtree(job.out.with_name(f".{job.out.name}.partial"), ignore_errors=True)
+    counts = manifest["counts"]
+    known = {name: counts[name] for name in vars(Counts()) if name in counts}
+    listed = job.rejects_file if counts["set_aside"] else None
+    return AnnotateReport(
+        Counts(**known),
+        counts["relations"],
+        counts["set_aside"],
+        listed,
+        Counter(counts["lost"]),
+        before=Counts(**known),
+    )
+
+
+Annotate = Any  # a function from the units and what is done of them to outcomes
+
+
+def _annotator(job: _Job) -> Annotate:
+    """What annotates: this process, several, or a cluster. A model that cannot be opened is found here if possible."""
+    options, encoding = job.options, job.encoding
+    if job.cluster is not None:
+        address = job.cluster
+        return lambda units, done: annotate_on_cluster(units, done, job.models, options, encoding, address)
+    if options.workers > 1:
+        return lambda units, done: annotate_in_processes(_chunks(units, done), job.models, options, encoding)
+    nlp = options.open(job.models)
+    return lambda units, done: annotate_here(_chunks(units, done), nlp, encoding)
+
+
+def _chunks(units: Iterable[Unit], done: dict[int, tuple[int, bool]]) -> Iterator[Chunk]:
+    """The chunks that are left to do."""
+    for unit in units:
+        chunks, finished = done.get(unit.number, (0, False))
+        if not finished:
+            yield from read_chunks(unit, chunks)
+
+
+def _run(job: _Job, units: list[Unit], journal: Journal, annotate: Annotate, plan: str) -> AnnotateReport:
+    for leftover in (*job.out.parent.glob(f".{job.out.name}.*.tmp"), job.rejects_file):
+        _remove(leftover)
+    _remove(job.out.with_name(job.manifest_name))
+    report = AnnotateReport(Counts(), before=journal.counts())
+    began = time.perf_counter()
+    with Rejects(job.rejects_file) as rejects:
+        _set_aside(journal.listed(), rejects)
+        try:
+            _annotate(annotate(units, journal.chunks_done()), journal, rejects)
+            _write(job, journal, report, rejects)
+        except OSError as error:
+            if error.filename is not None and not str(error.filename).startswith(str(journal.folder)):
+                raise
+            kept = "; what is finished is kept, --resume goes on" if journal.lines else ""
+            raise BiosmithError(f"{job.out} could not be written: {error.strerror or error}{kept}") from error
+    report.set_aside = rejects.count
+    report.set_aside_file = job.rejects_file if rejects.count else None
+    report.seconds = time.perf_counter() - began
+    _save_manifest(job, report, plan)
+    journal.remove()
+    return report
+
+
+def _annotate(outcomes: Iterable[Outcome], journal: Journal, rejects: Rejects) -> None:
+    with progress("Annotating") as advance:
+        advance(journal.documents_read())
+        try:
+            for outcome in outcomes:
+                journal.add(outcome)
+                _set_aside(outcome.rejects, rejects)
+                _set_aside(outcome.failures, rejects)
+                advance(outcome.read)
+        finally:
+            journal.sync()
+
+
+def _set_aside(items: Iterable[dict[str, str]], rejects: Rejects) -> None:
+    for item in items:
+        rejects.add(item["file"], item["record"], item["reason"], item.get("value"))
+
+
+def _write(job: _Job, journal: Journal, report: AnnotateReport, rejects: Rejects) -> None:
+    """The output from the journal, by rename."""
+    if not journal.documents_read() and job.shard.total == 1:
+        first = rejects.items[0] if rejects.items else None
+        if first is None:
+            raise BadInput(", ".join(map(str, job.inputs)), "holds no document")
+        raise BadInput(first["file"], first["reason"])
+    report.counts = journal.counts()
+    report.relations = sum(line["relations"] for line in journal.lines)
+    if job.writer == "parquet":
+        _write_tables(journal.tables(), job.out)
+    elif job.writer == "jsonl" and job.out.suffix not in formats.files.COMPRESSED:
+        _publish(journal.documents_file, job.out)
+    else:
+        _write_documents(job, journal, report, rejects)
+
+
+def _write_tables(tables: Iterable[pa.Table], out: Path) -> None:
+    with write_by_rename(out) as temporary, pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as file:
+        waiting: list[pa.Table] = []
+        for table in tables:
+            waiting.append(table)
+            if sum(t.num_rows for t in waiting) >= DOCUMENTS_IN_A_GROUP:
+                file.write_table(pa.concat_tables(waiting))
+                waiting = []
+        if waiting:
+            file.write_table(pa.concat_tables(waiting))
+
+
+def _publish(documents: Path, out: Path) -> None:
+    """The journal's file under the output's name; it stays in the journal too, until the manifest is written."""
+    with write_by_rename(out) as temporary:
+        try:
+            os.link(documents, temporary)
+        except OSError:  # a file system without links
+            shutil.copyfile(documents, temporary)
+
+
+def _write_documents(job: _Job, journal: Journal, report: AnnotateReport, rejects: Rejects) -> None:
+    """If a document breaks the writer, find out which and leave it out, with its reason."""
     try:
-        return formats.write(parts.documents(), out, format=writer)
+        written = formats.write(journal.documents(), job.out, format=job.writer)
     except (OSError, MemoryError):
         raise
     except Exception as error:
         say(f"A document breaks the writer ({type(error).__name__}: {error}); looking for it")
-        return formats.write(_writable(parts, writer, rejects), out, format=writer)
+        before = rejects.count
+        written = formats.write(_writable(job, journal, rejects), job.out, format=job.writer)
+        report.counts.failed += rejects.count - before
+    report.counts.documents, report.counts.mentions = written.documents, written.mentions
+    report.relations, report.lost = written.relations, written.lost
 
 
-def _writable(parts: _Parts, writer: str, rejects: Rejects) -> Iterator[Document]:
-    trial = parts.folder / f"trial{formats.load_format(writer).SUFFIXES[0]}"
-    for document in parts.documents():
+def _writable(job: _Job, journal: Journal, rejects: Rejects) -> Iterator[Document]:
+    trial = journal.folder / f"trial{formats.load_format(job.writer).SUFFIXES[0]}"
+    for document in journal.documents():
         try:
-            formats.write([document], trial, format=writer)
+            formats.write([document], trial, format=job.writer)
         except OSError:
             raise
         except Exception as error:
-            parts.unwritable += 1
             rejects.add("write", document.id, f"{type(error).__name__}: {error}")
             continue
         finally:
-            shutil.rmtree(trial, ignore_errors=True) if trial.is_dir() else trial.unlink(missing_ok=True)
+            _remove(trial)
         yield document
 
 
-def _save_manifest(
-    out: Path, inputs: Sequence[Path], models: Sequence[Path], options: Options, report: AnnotateReport
-) -> None:
+def _remove(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _save_manifest(job: _Job, report: AnnotateReport, plan: str) -> None:
     """The manifest of a file lies beside it."""
+    config = {"format": job.options.format, **job.options.decisive(), "shard": str(job.shard), "plan": plan}
     manifest = Manifest(
         kind="annotations",
-        config={"format": options.format, "on_long": options.on_long, "engine": options.engine},
-        inputs=[*(describe_input(m) for m in models), *(describe_input(i) for i in inputs)],
+        config=config,
+        inputs=[*(describe_input(m) for m in job.models), *(describe_input(i) for i in job.inputs)],
         counts=report.as_dict(),
     )
-    manifest.save(out.parent, f"{out.name}.manifest.json")
+    manifest.save(job.out.parent, job.manifest_name)

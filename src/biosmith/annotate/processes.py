@@ -1,77 +1,84 @@
-"""The same work in several processes: chunks of documents go out, annotated ones come back in order."""
+"""Chunks of documents through several processes of this machine, or through this one."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from biosmith.annotate.annotator import Annotator, Counts
+from biosmith.annotate.annotator import Annotator
+from biosmith.annotate.units import Chunk
+from biosmith.annotate.work import Encoding, Options, Outcome, annotate_chunk, begin, lost_chunk, work
 from biosmith.errors import BiosmithError
-from biosmith.rejects import Rejects
-from biosmith.text.document import Document
+from biosmith.machine import usable_cores
+from biosmith.processes import map_in_order, run_alone
+from biosmith.progress import say
 
-Result = tuple[int, list[Document], Counts, list[dict[str, str]]]
+# This many documents that each end the process they are in, one after the other, and it is not the documents.
+MOST_KILLS = 5
 
-_nlp: Annotator | None = None
+
+def annotate_here(chunks: Iterable[Chunk], nlp: Annotator, encoding: Encoding) -> Iterator[Outcome]:
+    """The outcome of each chunk, in order."""
+    for chunk in chunks:
+        yield annotate_chunk(nlp, chunk, encoding)
 
 
 def annotate_in_processes(
-    chunks: Iterator[list[Document]], models: Sequence[Path], options: Mapping[str, Any]
-) -> Iterator[Result]:
-    """For each chunk, in order: documents read, documents annotated, counts, failures.
+    chunks: Iterable[Chunk], models: Sequence[Path], options: Options, encoding: Encoding
+) -> Iterator[Outcome]:
+    """As `annotate_here`, in `options.workers` processes.
+
+    When a process is killed (by the system for memory, by a fault in an engine), the chunks that were under way are
+    done again, and a document that ends its process every time is listed as failed.
 
     Raises:
-        BiosmithError: a process was killed from outside; what was finished is kept.
+        BiosmithError: an annotator cannot be opened, or processes are killed whatever they do.
     """
-    workers = int(options["workers"])
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    pool = ProcessPoolExecutor(
-        workers,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_begin,
-        initargs=(list(models), dict(options), threads),
-    )
-    waiting: deque[Future[Result]] = deque()
-    try:
-        for chunk in chunks:
-            waiting.append(pool.submit(_annotate, chunk))
-            if len(waiting) >= 2 * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    except BrokenProcessPool as error:
-        raise BiosmithError(
-            "a worker process was killed (out of memory?); the same command with --resume goes on"
-        ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    arguments = (list(models), options, encoding, max(1, usable_cores() // options.workers))
+    kills = 0
 
+    def rescue(chunk: Chunk) -> Iterator[Outcome]:
+        nonlocal kills
+        try:
+            outcome = run_alone(work, chunk, initializer=begin, arguments=arguments)
+        except BrokenProcessPool as error:
+            if len(chunk.documents) > 1:
+                half = len(chunk.documents) // 2
+                parts = (
+                    replace(chunk, documents=chunk.documents[:half]),
+                    replace(chunk, documents=chunk.documents[half:], rejects=[]),
+                )
+                yield _together([outcome for part in parts for outcome in rescue(part)])
+                return
+            kills += 1
+            if kills > MOST_KILLS:
+                raise BiosmithError(
+                    "worker processes are killed again and again (is there enough memory?); what is finished is kept, "
+                    "--resume goes on"
+                ) from error
+            outcome = lost_chunk(chunk, "the process that annotated it was killed")
+        else:
+            kills = 0
+        yield outcome
 
-def _begin(models: list[Path], options: dict[str, Any], threads: int) -> None:
-    import torch
+    def rescue_aloud(chunk: Chunk) -> Iterator[Outcome]:
+        say(f"A worker process was killed; doing {len(chunk.documents):,} documents again by themselves")
+        return rescue(chunk)
 
-    from biosmith.annotate import load
-
-    global _nlp
-    torch.set_num_threads(threads)
-    _nlp = load(
-        models,
-        engine=options["engine"],
-        device=options["device"],
-        on_long=options["on_long"],
-        keep=options["keep"],
+    return map_in_order(
+        work, chunks, options.workers, initializer=begin, arguments=arguments, rescue=rescue_aloud
     )
 
 
-def _annotate(chunk: list[Document]) -> Result:
-    assert _nlp is not None
-    _nlp.counts = Counts()
-    rejects = Rejects()
-    done = _nlp.annotate_chunk(chunk, rejects)
-    return len(chunk), done, _nlp.counts, rejects.items
+def _together(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcomes of the parts of a chunk as that of the chunk."""
+    whole = outcomes[0]
+    for part in outcomes[1:]:
+        whole.read += part.read
+        whole.payload += part.payload
+        whole.counts.add(part.counts)
+        whole.relations += part.relations
+        whole.failures += part.failures
+    return whole

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from biosmith.cli import Report
+
+if TYPE_CHECKING:
+    from biosmith.annotate.units import Shard
+    from biosmith.annotate.work import Options
 
 Format = Literal["bioc-json", "bioc-xml", "pubtator", "brat", "conll", "jsonl", "parquet", "html"]
 
@@ -23,7 +27,10 @@ def annotate(
     workers: int = 1,
     device: str = "auto",
     keep: bool = False,
+    shard: str | None = None,
+    cluster: str | None = None,
     resume: bool = False,
+    plan: bool = False,
 ) -> Report:
     """Find mentions in documents and write the documents with them.
 
@@ -41,15 +48,24 @@ def annotate(
         format: format of the output; by the suffix of --out if not given.
         engine: what runs the model: auto or torch.
         on_long: what becomes of sentences longer than the model reads.
-        workers: processes.
+        workers: processes on this machine; with --cluster the most actors there, 1 for one a core.
         device: auto, cpu, cuda, ...
         keep: keep the mentions and relations that the documents bring with them; else they are replaced.
-        resume: go on with a run that was stopped.
+        shard: I/N: annotate only the I-th of N parts of the input (from 1); give every part an --out of its own.
+        cluster: address of a Ray cluster that does the work, such as auto or HOST:PORT; its machines must see inputs
+            and models under the same paths.
+        resume: go on with a run that was stopped, at whatever moment; begins where there is none yet, and does
+            nothing where it is finished.
+        plan: annotate only a sample and say how many hours, how much disk and how many shards all of it would take.
     """
     from biosmith.annotate.files import Options, annotate_files
+    from biosmith.annotate.units import Shard
 
     options = Options(engine, device, on_long, keep, format, workers)
-    report = annotate_files(inputs, model, out, options, resume=resume)
+    part = None if shard is None else Shard.parse(shard)
+    if plan:
+        return _plan(inputs, model, out, options, part)
+    report = annotate_files(inputs, model, out, options, resume=resume, shard=part, cluster=cluster)
     data = {**report.as_dict(), "out": str(out)}
     lines = [
         f"{out}: {data['documents']:,} documents, {data['mentions']:,} mentions; "
@@ -62,6 +78,27 @@ def annotate(
     lines += [f"not held by the format: {what} ({count:,})" for what, count in report.lost.items()]
     listed = None if report.set_aside_file is None else str(report.set_aside_file)
     return Report(data, "\n".join(lines), set_aside=report.set_aside, set_aside_file=listed)
+
+
+def _plan(
+    inputs: tuple[Path, ...], model: tuple[Path, ...], out: Path, options: Options, part: Shard | None
+) -> Report:
+    from biosmith.annotate.planning import plan_annotation
+
+    planned = plan_annotation(inputs, model, out, options, part)
+    about = "" if planned.counted else "about "
+    lines = [
+        f"{planned.files:,} files, {planned.bytes / 2**30:,.2f} GiB, {about}{planned.documents:,} documents, "
+        f"{planned.tokens:,} tokens",
+        f"measured on {planned.sampled:,} documents with {planned.workers} workers: "
+        f"{planned.documents_per_second:,.1f} documents/s, {planned.tokens_per_second:,.0f} tokens/s",
+        f"{planned.hours:,.2f} hours; {planned.output_bytes / 2**30:,.2f} GiB of output and as long as it runs "
+        f"{planned.working_bytes / 2**30:,.2f} GiB beside it",
+        f"shards of at most four hours: {planned.shards:,}",
+    ]
+    if planned.failed:
+        lines.append(f"{planned.failed:,} documents of the sample failed")
+    return Report(planned.as_dict(), "\n".join(lines))
 
 
 def view(

@@ -55,7 +55,7 @@ def train(
         workers: processes that count; 0 is one a processor.
     """
     from biosmith.tokens.from_corpus import VocabularySettings, train_vocabulary
-    from biosmith.tokens.parts import default_workers
+    from biosmith.machine import usable_cores
     from biosmith.tokens.schemes import Scheme
 
     if cased and uncased:
@@ -70,7 +70,7 @@ def train(
         by_sentencepiece=as_wordpiece,
         most_words=most_words,
     )
-    made = train_vocabulary(corpus, out, settings, workers=workers or default_workers())
+    made = train_vocabulary(corpus, out, settings, workers=workers or usable_cores())
     data = {
         "size": made.mark.size,
         "digest": made.mark.digest,

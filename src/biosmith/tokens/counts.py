@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from biosmith.errors import BadInput
+from biosmith.processes import map_in_order
 from biosmith.progress import progress
-from biosmith.tokens.parts import Part, list_parts, map_in_order, read_part
+from biosmith.tokens.parts import TASKS_OF_A_WORKER, Part, list_parts, read_part
 from biosmith.tokens.schemes import Scheme
 
 PARTITIONS = 128  # at most; 300,000 words each for all of PubMed
@@ -96,6 +97,7 @@ def count_words(
                 workers,
                 initializer=_prepare,
                 arguments=(scheme, Path(folder), partitions),
+                tasks_of_a_worker=TASKS_OF_A_WORKER,
             )
             for group, paths in zip(groups, results, strict=True):
                 spills += paths

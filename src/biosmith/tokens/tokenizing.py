@@ -19,9 +19,10 @@ from biosmith.artefact import (
     write_json,
 )
 from biosmith.errors import BadInput, UsageError
+from biosmith.processes import map_in_order
 from biosmith.progress import progress, say
 from biosmith.tokens.encoding import BulkEncoder
-from biosmith.tokens.parts import Part, list_parts, map_in_order, read_part
+from biosmith.tokens.parts import TASKS_OF_A_WORKER, Part, list_parts, read_part
 from biosmith.tokens.store import SHARD_TOKENS, StoreWriter, Tokens, TokenStore, token_dtype
 from biosmith.tokens.vocabulary import load_vocabulary
 
@@ -74,7 +75,14 @@ def tokenize_corpus(
     write_json(out / JOURNAL, journal)
     left = parts[done:]
     with progress("Tokenizing", sum(part.documents for part in left)) as advance:
-        results = map_in_order(_encode_part, left, workers, initializer=_prepare, arguments=(vocabulary,))
+        results = map_in_order(
+            _encode_part,
+            left,
+            workers,
+            initializer=_prepare,
+            arguments=(vocabulary,),
+            tasks_of_a_worker=TASKS_OF_A_WORKER,
+        )
         for number, (part, tokens) in enumerate(zip(left, results, strict=True), start=done + 1):
             if writer.append(tokens):
                 write_json(out / JOURNAL, {**journal, "parts": number, "shards": writer.shards})

@@ -1,0 +1,222 @@
+"""What a run has finished, in a folder beside its output, so that no kill loses a document or brings one twice.
+
+`documents.jsonl` (or `.arrow`) grows by the payload of one chunk after the other, `journal.jsonl` by one line for each,
+written when its payload is on the disk. What the last lines do not vouch for is cut off when the journal is opened.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from biosmith.annotate.annotator import Counts
+from biosmith.annotate.work import Encoding, Outcome
+from biosmith.artefact import write_json
+from biosmith.errors import UsageError
+from biosmith.progress import say
+from biosmith.rejects import Rejects
+from biosmith.text import formats
+from biosmith.text.document import Document
+
+PLAN, JOURNAL, LOCK = "plan.json", "journal.jsonl", "lock"
+SYNC_EVERY_SECONDS = 1.0
+
+
+class Journal:
+    """The finished part of a run; a context manager.
+
+    Args:
+        out: the file that the run makes.
+        plan: digest of all that decides its content.
+        encoding: how payloads are encoded.
+        resume: go on with what is there, if anything is.
+
+    Attributes:
+        lines: one a finished chunk, in order, without its payload.
+
+    Raises:
+        UsageError: another process is at it, or what is there was begun with another plan.
+    """
+
+    def __init__(self, out: Path, plan: str, encoding: Encoding, resume: bool) -> None:
+        self.folder = out.with_name(f".{out.name}.partial")
+        self.documents_file = self.folder / f"documents.{encoding}"
+        self.encoding = encoding
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(self.folder / LOCK, out)
+        self._data: IO[bytes] | None = None
+        try:
+            self._settle(out, plan, resume)
+            self.lines = self._sound_lines()
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+        self._unsynced: list[dict[str, Any]] = []
+        self._synced_at = time.monotonic()
+        if self.lines:
+            say(f"Going on after {self.documents_read():,} documents, as found in {self.folder}")
+
+    def _settle(self, out: Path, plan: str, resume: bool) -> None:
+        file = self.folder / PLAN
+        if resume and file.is_file():
+            if json.loads(file.read_text(encoding="utf-8")) != {"digest": plan}:
+                raise UsageError(f"{out} was begun with other inputs, models or options; leave --resume out")
+            return
+        for name in (PLAN, JOURNAL, self.documents_file.name):
+            (self.folder / name).unlink(missing_ok=True)
+        write_json(file, {"digest": plan})
+
+    def _sound_lines(self) -> list[dict[str, Any]]:
+        """The lines whose payloads are there; a kill may have left half a line, a crash of the system more."""
+        file = self.folder / JOURNAL
+        if not file.is_file():
+            return []
+        size = self.documents_file.stat().st_size if self.documents_file.is_file() else 0
+        lines: list[dict[str, Any]] = []
+        for raw in file.read_bytes().splitlines(keepends=True):
+            try:
+                line = json.loads(raw)
+            except ValueError:
+                break
+            if not raw.endswith(b"\n") or line["end"] > size:
+                break
+            lines.append(line)
+        return lines
+
+    def _open(self) -> None:
+        kept = b"".join(_dump(line) for line in self.lines)
+        file = self.folder / JOURNAL
+        if not file.is_file() or file.stat().st_size != len(kept):
+            temporary = file.with_suffix(".tmp")
+            temporary.write_bytes(kept)
+            temporary.replace(file)
+        self._data = self.documents_file.open("ab")
+        self._data.truncate(self._end())
+        self._data.seek(0, os.SEEK_END)
+        self._log = file.open("ab")
+
+    def _end(self) -> int:
+        return int(self.lines[-1]["end"]) if self.lines else 0
+
+    def add(self, outcome: Outcome) -> None:
+        """Note down a chunk; it is safe when `sync` has run, which happens every second."""
+        assert self._data is not None
+        self._data.write(outcome.payload)
+        known = self._unsynced or self.lines
+        line = {
+            "unit": outcome.unit,
+            "number": outcome.number,
+            "last": outcome.last,
+            "read": outcome.read,
+            "end": (known[-1]["end"] if known else 0) + len(outcome.payload),
+            "counts": vars(outcome.counts),
+            "relations": outcome.relations,
+            "failures": outcome.failures,
+            "rejects": outcome.rejects,
+        }
+        self._unsynced.append(line)
+        if time.monotonic() - self._synced_at >= SYNC_EVERY_SECONDS:
+            self.sync()
+
+    def sync(self) -> None:
+        """Bring everything added onto the disk: payloads first, then the lines that vouch for them."""
+        assert self._data is not None
+        _to_disk(self._data)
+        self._log.write(b"".join(_dump(line) for line in self._unsynced))
+        _to_disk(self._log)
+        self.lines += self._unsynced
+        self._unsynced = []
+        self._synced_at = time.monotonic()
+
+    def chunks_done(self) -> dict[int, tuple[int, bool]]:
+        """Unit -> how many of its chunks are finished, and whether all of them are."""
+        done: dict[int, tuple[int, bool]] = {}
+        for line in self.lines:
+            done[line["unit"]] = line["number"] + 1, line["last"]
+        return done
+
+    def documents_read(self) -> int:
+        """How many documents of the input are done with, well or not."""
+        return sum(line["read"] for line in self.lines)
+
+    def counts(self) -> Counts:
+        """The sum over the finished chunks."""
+        total = Counts()
+        for line in self.lines:
+            total.add(Counts(**line["counts"]))
+        return total
+
+    def listed(self) -> Iterator[dict[str, str]]:
+        """What finished chunks set aside: records that could not be read, documents that failed."""
+        for line in self.lines:
+            yield from line["rejects"]
+            yield from line["failures"]
+
+    def documents(self) -> Iterator[Document]:
+        """All finished documents, in the order of the input; for payloads in JSON lines."""
+        if self.documents_file.stat().st_size:
+            yield from formats.read(self.documents_file, format="jsonl", rejects=Rejects(strict=True))
+
+    def tables(self) -> Iterator[pa.Table]:
+        """All finished documents, a chunk or less in a table; for payloads in Arrow's form."""
+        before = 0
+        with self.documents_file.open("rb") as stream:
+            for line in self.lines:
+                size, before = line["end"] - before, line["end"]
+                payload = pa.BufferReader(stream.read(size))
+                while payload.tell() < size:  # a chunk that was done in parts has several
+                    yield pa.ipc.open_stream(payload).read_all()
+
+    def close(self) -> None:
+        """Let go of the folder; it stays."""
+        if self._data is not None:
+            self._data.close()
+            self._log.close()
+        self._lock.close()
+
+    def remove(self) -> None:
+        """Let go of the folder and remove it."""
+        self.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _dump(line: dict[str, Any]) -> bytes:
+    return (json.dumps(line) + "\n").encode()
+
+
+def _to_disk(stream: IO[bytes]) -> None:
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def _lock(path: Path, out: Path) -> IO[bytes]:
+    """Hold a file as long as this process lives, however it ends.
+
+    Raises:
+        UsageError: another process holds it.
+    """
+    stream = path.open("ab")
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:
+        stream.close()
+        raise UsageError(f"another process is making {out}; give every shard an --out of its own") from error
+    except OSError:
+        return stream  # a file system that has no locks
+    return stream

@@ -1,0 +1,186 @@
+"""Runs that are stopped at any moment: resumed, they give what an undisturbed run gives, each document once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import biosmith
+from biosmith.annotate import files
+from biosmith.annotate.files import Options, annotate_files
+from biosmith.annotate.journal import JOURNAL, Journal
+from biosmith.annotate.work import Outcome
+from biosmith.errors import UsageError
+
+TEXTS = ["Gout is rare.", "Patients with anemia were given heparin.", "No effect of aspirin was seen."]
+# 60 documents are read in chunks of 8, 16, 32 and 4, and line 30 is set aside.
+DOCUMENTS, CHUNKS = 60, 4
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    lines = [json.dumps({"id": str(i), "text": " ".join(TEXTS[: i % 4])}) for i in range(DOCUMENTS)]
+    lines.insert(30, "{broken")
+    path = tmp_path / "in.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def stop_before_writing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "_write", stop)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "bioc.json", "pubtator"])
+def test_a_run_stopped_after_any_chunk_goes_on(
+    tagger_folder: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    whole, out = tmp_path / f"whole.{suffix}", tmp_path / f"out.{suffix}"
+    annotate_files([source], [tagger_folder], whole)
+    add, added = Journal.add, 0
+
+    def stops(self: Journal, outcome: Outcome) -> None:
+        nonlocal added
+        added += 1
+        if added > 1:
+            raise KeyboardInterrupt
+        add(self, outcome)
+
+    monkeypatch.setattr(Journal, "add", stops)
+    for _ in range(CHUNKS):  # each call gets one chunk further
+        added = 0
+        with pytest.raises(KeyboardInterrupt):
+            annotate_files([source], [tagger_folder], out, resume=True)
+    assert not out.exists()
+    monkeypatch.setattr(Journal, "add", add)
+    report = annotate_files([source], [tagger_folder], out, resume=True)
+    assert out.read_bytes() == whole.read_bytes()
+    assert (report.counts.documents, report.before.documents, report.set_aside) == (60, 60, 1)
+    listed = [tmp_path / f"{name}.{suffix}.rejects.jsonl" for name in ("whole", "out")]
+    assert listed[0].read_bytes() == listed[1].read_bytes()
+    assert not (tmp_path / f".out.{suffix}.partial").exists()
+
+
+def test_whatever_a_kill_leaves_of_the_journal_is_gone_on_from(
+    tagger_folder: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
+    annotate_files([source], [tagger_folder], whole)
+    with monkeypatch.context() as patched:
+        stop_before_writing(patched)
+        with pytest.raises(KeyboardInterrupt):
+            annotate_files([source], [tagger_folder], out)
+    folder = tmp_path / ".out.jsonl.partial"
+    journal = (folder / JOURNAL).read_bytes()
+    documents = (folder / "documents.jsonl").read_bytes()
+    assert documents == whole.read_bytes() and journal.count(b"\n") == CHUNKS + 1
+    generator = random.Random(0)
+    for _ in range(12):
+        # A kill leaves a beginning of each file; payloads are on the disk before the lines that vouch for them, but
+        # after a power cut even that need not hold.
+        lines, payloads = generator.randrange(len(journal)), generator.randrange(len(documents) + 1)
+        (folder / JOURNAL).write_bytes(journal[:lines])
+        (folder / "documents.jsonl").write_bytes(documents[:payloads] + b"\0" * generator.randrange(9))
+        with monkeypatch.context() as patched:
+            stop_before_writing(patched)
+            with pytest.raises(KeyboardInterrupt):
+                annotate_files([source], [tagger_folder], out, resume=True)
+        assert (folder / "documents.jsonl").read_bytes() == documents
+    annotate_files([source], [tagger_folder], out, resume=True)
+    assert out.read_bytes() == whole.read_bytes()
+
+
+def test_a_kill_between_output_and_manifest_is_mended(
+    tagger_folder: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.jsonl"
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "_save_manifest", stop)
+        with pytest.raises(KeyboardInterrupt):
+            annotate_files([source], [tagger_folder], out)
+    assert out.exists()
+    with pytest.raises(UsageError, match="exists already"):
+        annotate_files([source], [tagger_folder], out)
+    assert annotate_files([source], [tagger_folder], out, resume=True).counts.documents == 60
+    assert (tmp_path / "out.jsonl.manifest.json").is_file()
+
+
+def test_resuming_what_is_finished_does_nothing_and_reports_it(
+    tagger_folder: Path, source: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.jsonl"
+    first = annotate_files([source], [tagger_folder], out, resume=True)
+    written = out.stat().st_mtime_ns
+    again = annotate_files([source], [tagger_folder], out, resume=True)
+    assert out.stat().st_mtime_ns == written
+    for key in ("documents", "mentions", "failed", "set_aside", "windows"):
+        assert again.as_dict()[key] == first.as_dict()[key]
+    with pytest.raises(UsageError, match="exists already"):
+        annotate_files([source], [tagger_folder], out, Options(on_long="truncate"), resume=True)
+
+
+def test_only_what_was_begun_alike_is_resumed(
+    tagger_folder: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.jsonl"
+    with monkeypatch.context() as patched:
+        stop_before_writing(patched)
+        with pytest.raises(KeyboardInterrupt):
+            annotate_files([source], [tagger_folder], out)
+    with pytest.raises(UsageError, match="other inputs, models or options"):
+        annotate_files([source], [tagger_folder], out, Options(on_long="truncate"), resume=True)
+    # The number of workers changes nothing but speed, so it may be another.
+    assert (
+        annotate_files([source], [tagger_folder], out, Options(workers=2), resume=True).counts.documents == 60
+    )
+
+
+def test_two_runs_cannot_make_one_file(tagger_folder: Path, source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    held = Journal(out, "plan", "jsonl", resume=False)
+    with pytest.raises(UsageError, match="another process is making"):
+        annotate_files([source], [tagger_folder], out)
+    held.remove()
+    assert annotate_files([source], [tagger_folder], out).counts.documents == 60
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is of POSIX")
+def test_kill_9_of_the_whole_command_and_of_its_workers(tagger_folder: Path, tmp_path: Path) -> None:
+    """benchmarks/kills.py does this twenty times over 20,000 documents."""
+    source = tmp_path / "in.jsonl"
+    records = [{"id": str(i), "text": " ".join(TEXTS) * (1 + i % 5)} for i in range(2500)]
+    source.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+    annotate_files([source], [tagger_folder], tmp_path / "whole.jsonl")
+    out = tmp_path / "out.jsonl"
+    arguments = ["annotate", source, "--model", tagger_folder, "--out", out, "--workers", "2", "--resume"]
+    command = [sys.executable, "-m", "biosmith", *map(str, arguments)]
+    journal = tmp_path / ".out.jsonl.partial" / JOURNAL
+    run = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while run.poll() is None and not (journal.is_file() and journal.stat().st_size):
+        time.sleep(0.01)
+    children = [int(p) for p in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()]
+    os.kill(run.pid, signal.SIGKILL)
+    assert run.wait() == -signal.SIGKILL, "it was too fast to be killed"
+    assert not out.exists()
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in children):
+        assert time.monotonic() < deadline, "workers outlive the command that was killed"
+        time.sleep(0.05)
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert [d.id for d in biosmith.read(out)] == [str(i) for i in range(2500)]
