@@ -1,0 +1,111 @@
+"""Jobs over devices: in this process for one device, in a worker process each for several.
+
+A worker lives as long as the run, so that the start of a process and the loading of libraries and data are paid once.
+A job that fails is told and the others go on; a worker that dies takes only its job with it and is replaced.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+from biosmith.bench.jobs import Job, run_job
+from biosmith.errors import BiosmithError, UsageError
+
+Done = Callable[[Job, str], None]  # told of each job, with what went wrong or ""
+
+
+def find_devices(wanted: str) -> list[str]:
+    """Devices by their names: "auto" is every CUDA device or else the CPU; several are separated by commas.
+
+    Raises:
+        UsageError: a name is no device, or this machine has none of it.
+    """
+    import torch
+
+    from biosmith.tasks.training import choose_device
+
+    cards = [f"cuda:{i}" for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    if wanted == "auto":
+        return cards or ["cpu"]
+    if wanted == "cuda" and cards:
+        return cards
+    devices = [name.strip() for name in wanted.split(",") if name.strip()]
+    for name in devices:
+        choose_device(name)
+    if not devices or len(set(devices)) < len(devices):
+        raise UsageError(
+            f"device {wanted!r} names no device, or one twice; valid: auto, cpu, cuda, cuda:0,cuda:1"
+        )
+    return devices
+
+
+def run_jobs(jobs: Sequence[Job], devices: Sequence[str], done: Done) -> None:
+    """Do jobs that have no record yet; `done` is told of each, one call at a time."""
+    waiting = [job for job in jobs if not job.record.is_file()]
+    if len(devices) == 1:
+        for job in waiting:
+            done(job, _attempt(job, devices[0]))
+        return
+    _run_in_workers(waiting, devices, done)
+
+
+def _attempt(job: Job, device: str) -> str:
+    """Do a job; what went wrong, or ""."""
+    try:
+        run_job(job, device)
+    except BiosmithError as error:
+        return str(error)
+    except Exception as error:  # a run of hours must outlive whatever one dataset or model brings
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        text = str(error).strip().splitlines()
+        return f"{type(error).__name__}: {text[0] if text else ''} ({place.name}, line {place.lineno})"
+    return ""
+
+
+def _run_in_workers(jobs: Sequence[Job], devices: Sequence[str], done: Done) -> None:
+    tasks: queue.SimpleQueue[Job] = queue.SimpleQueue()
+    for job in jobs:
+        tasks.put(job)
+    told = threading.Lock()
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=_serve, args=(device, tasks, done, told, stop), daemon=True)
+        for device in devices
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.2)
+    except BaseException:
+        stop.set()
+        raise
+
+
+def _serve(
+    device: str, tasks: queue.SimpleQueue[Job], done: Done, told: threading.Lock, stop: threading.Event
+) -> None:
+    context = multiprocessing.get_context("spawn")
+    worker = ProcessPoolExecutor(1, mp_context=context)
+    try:
+        while not stop.is_set():
+            try:
+                job = tasks.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                problem = worker.submit(_attempt, job, device).result()
+            except BrokenProcessPool:
+                problem = f"the worker of {device} died (not enough memory?)"
+                worker = ProcessPoolExecutor(1, mp_context=context)
+            with told:
+                done(job, problem)
+    finally:
+        worker.shutdown(wait=not stop.is_set(), cancel_futures=True)

@@ -1,0 +1,289 @@
+"""Results of benchmark runs as files: one JSON object a run with its predictions beside it, written by rename.
+
+    RESULTS/manifest.json                       what was run, on which models and data (kind "results")
+    RESULTS/MODEL/model.json                    the model: digest, size, lineage
+    RESULTS/MODEL/DATASET/settings.json         the settings that count, and what they were chosen from
+    RESULTS/MODEL/DATASET/search-KEY.json       a candidate's score on the development split
+    RESULTS/MODEL/DATASET/seed-N-KEY.json       a run; KEY digests model, data, settings and seed
+    RESULTS/MODEL/DATASET/seed-N-KEY.predictions.jsonl, seed-N-KEY.units.json
+
+An arm of an ablation is a folder `DATASET@ARM`. A run counts once its JSON is there, which is written last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from biosmith.artefact import write_by_rename, write_json
+from biosmith.bench.significance import bootstrap_interval
+from biosmith.bench.statistics import Summary
+from biosmith.bench.suites import Suite
+from biosmith.bench.units import Units, load_units
+from biosmith.errors import BadInput, UsageError
+
+MODEL, SETTINGS = "model.json", "settings.json"
+PREDICTIONS, UNITS = ".predictions.jsonl", ".units.json"
+
+
+@dataclass(frozen=True)
+class ModelMark:
+    """Which model was run.
+
+    Attributes:
+        name: of its folder in the results.
+        path, digest: where it lay; a digest over its files.
+        parameters, layers, width, family: its size, None where its configuration does not say.
+        lineage: the manifests behind it, as `biosmith trace` walks them, down to the raw files.
+    """
+
+    name: str
+    path: str
+    digest: str
+    parameters: int | None = None
+    layers: int | None = None
+    width: int | None = None
+    family: str = ""
+    lineage: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One fine-tuning run and its score on the test split.
+
+    Attributes:
+        key: digest over model, data, kind, settings and seed: what the run is found by.
+        model, model_digest: whose run it is.
+        dataset, arm, kind: what was learnt; `arm` is "" outside ablations.
+        metric, value, scores: as the dataset's scorer gives them.
+        seed, settings: of the fine-tuning; `settings` without seed and device.
+        truncated: words or inputs that did not fit the model and count as missed.
+        instances: of the test split.
+        dev_value, epoch: on the development split, and the epoch that was kept; None without one.
+        train_seconds, predict_seconds, tokens_per_second, device: how long it took, where.
+        protocol: see `bench.dataset.fingerprint`.
+        digests: of the files of predictions and units.
+    """
+
+    key: str
+    model: str
+    model_digest: str
+    dataset: str
+    kind: str
+    metric: str
+    value: float
+    seed: int
+    settings: Mapping[str, Any]
+    scores: Mapping[str, Any]
+    truncated: int
+    instances: int
+    protocol: Mapping[str, Any]
+    digests: Mapping[str, str]
+    arm: str = ""
+    dev_value: float | None = None
+    epoch: int | None = None
+    train_seconds: float = 0.0
+    predict_seconds: float = 0.0
+    tokens_per_second: float | None = None
+    device: str = ""
+    version: str = ""
+    created: str = ""
+
+    @property
+    def stem(self) -> str:
+        """Name of its files, without what comes after."""
+        return f"seed-{self.seed}-{self.key[:12]}"
+
+
+@dataclass(frozen=True)
+class TaskResults:
+    """All runs of one model on one dataset (or one arm of an ablation) that were made with the settings that count.
+
+    Attributes:
+        folder: where they lie.
+        chosen: what `settings.json` says.
+        runs: by seed.
+    """
+
+    folder: Path
+    chosen: Mapping[str, Any]
+    runs: tuple[Run, ...]
+
+    @property
+    def summary(self) -> Summary:
+        """Mean, standard deviation and Student's interval over seeds."""
+        return Summary.of([run.value for run in self.runs])
+
+    def units(self) -> list[Units]:
+        """The scored units of each run."""
+        return [load_units(self.folder / f"{run.stem}{UNITS}") for run in self.runs]
+
+    def predictions(self, run: Run) -> list[tuple[str, Any]]:
+        """(id, prediction) of each instance of a run."""
+        lines = (self.folder / f"{run.stem}{PREDICTIONS}").read_text(encoding="utf-8").splitlines()
+        return [(item["id"], item["prediction"]) for item in map(json.loads, lines)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `bench show --json`: scores in [0, 1]; `ci95` is the half width of Student's interval over seeds, and
+        `bootstrap95` the interval over test instances."""
+        run = self.runs[0]
+        return {
+            **self.summary.as_dict(),
+            "bootstrap95": list(bootstrap_interval(self.units())),
+            "metric": run.metric,
+            "instances": run.instances,
+            "truncated": max(r.truncated for r in self.runs),
+            "settings": dict(run.settings),
+            "protocol": run.protocol.get("fingerprint", ""),
+        }
+
+
+@dataclass(frozen=True)
+class ModelResults:
+    """Everything one model has in a results folder."""
+
+    model: ModelMark
+    folder: Path
+    tasks: Mapping[tuple[str, str], TaskResults]  # by (dataset, arm)
+
+    def of_suite(self, suite: Suite) -> dict[str, TaskResults]:
+        """Its results on the datasets of a suite, in the suite's order, outside ablations."""
+        names = [name for members in suite.groups.values() for name in members]
+        return {name: self.tasks[name, ""] for name in names if (name, "") in self.tasks}
+
+
+@dataclass(frozen=True)
+class Results:
+    """A results folder."""
+
+    folder: Path
+    suite: str
+    models: tuple[ModelResults, ...]
+
+    def model(self, name: str) -> ModelResults:
+        """A model by its name here.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        for model in self.models:
+            if model.model.name == name:
+                return model
+        names = ", ".join(m.model.name for m in self.models) or "none"
+        raise UsageError(f"{self.folder} has no model {name!r}; valid: {names}")
+
+
+def group_scores(
+    suite: Suite, means: Mapping[str, float]
+) -> tuple[dict[str, float], float | None, list[str]]:
+    """Scores of groups, the score of the suite, and the datasets that are missing.
+
+    The score of a suite is the mean over its groups of the mean over their datasets (Gu et al., 2021, Table 6); it is
+    None while a dataset is missing. Groups without all their datasets are left out.
+    """
+    missing = [name for names in suite.groups.values() for name in names if name not in means]
+    groups = {
+        group: sum(means[name] for name in names) / len(names)
+        for group, names in suite.groups.items()
+        if names and not set(names) & set(missing)
+    }
+    whole = None if missing else sum(groups.values()) / len(groups)
+    return groups, whole, missing
+
+
+def show_model(results: ModelResults, suite: Suite) -> dict[str, Any]:
+    """What `bench show --json` prints of a model: `blurb` (or the suite's name), `groups`, `datasets`, `missing`."""
+    tasks = results.of_suite(suite)
+    means = {name: task.summary.mean for name, task in tasks.items()}
+    groups, whole, missing = group_scores(suite, means)
+    arms = {f"{dataset}@{arm}": task.as_dict() for (dataset, arm), task in results.tasks.items() if arm}
+    return {
+        "model": results.model.name,
+        "digest": results.model.digest,
+        "parameters": results.model.parameters,
+        "suite": suite.name,
+        suite.name: whole,
+        "groups": groups,
+        "datasets": {name: task.as_dict() for name, task in tasks.items()},
+        "missing": missing,
+        **({"arms": arms} if arms else {}),
+    }
+
+
+def load_results(folder: Path) -> Results:
+    """Read a results folder, or the folder of one model in one.
+
+    Raises:
+        UsageError: it is neither.
+        BadInput: a record is damaged.
+    """
+    if (folder / MODEL).is_file():
+        return Results(folder.parent, _suite(folder.parent), (_load_model(folder),))
+    models = [_load_model(path.parent) for path in sorted(folder.glob(f"*/{MODEL}"))]
+    if not models:
+        what = "holds no results" if folder.is_dir() else "does not exist"
+        raise UsageError(f"{folder} {what}; expected a folder that `biosmith bench run --out` made")
+    return Results(folder, _suite(folder), tuple(models))
+
+
+def _suite(folder: Path) -> str:
+    plan = folder / "plan.json"
+    return str(_read(plan).get("suite", "blurb")) if plan.is_file() else "blurb"
+
+
+def _load_model(folder: Path) -> ModelResults:
+    mark = ModelMark(**_known(ModelMark, _read(folder / MODEL), folder / MODEL))
+    tasks: dict[tuple[str, str], TaskResults] = {}
+    for path in sorted(folder.glob(f"*/{SETTINGS}")):
+        chosen = _read(path)
+        runs = [load_run(file) for file in path.parent.glob("seed-*.json") if "." not in file.stem]
+        counted = [run for run in runs if run.key in set(chosen.get("keys", ()))]
+        if counted:
+            counted.sort(key=lambda run: run.seed)
+            task = TaskResults(path.parent, chosen, tuple(counted))
+            tasks[counted[0].dataset, counted[0].arm] = task
+    return ModelResults(mark, folder, tasks)
+
+
+def load_run(path: Path) -> Run:
+    """One run.
+
+    Raises:
+        BadInput: the file is no run.
+    """
+    return Run(**_known(Run, _read(path), path))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(path, f"cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise BadInput(path, "is not a JSON object")
+    return value
+
+
+def _known(kind: type, values: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The values that a record has fields for; later versions may write more."""
+    known = {f.name: values[f.name] for f in fields(kind) if f.name in values}
+    try:
+        kind(**known)
+    except TypeError as error:
+        raise BadInput(path, f"is not a record of results: {error}") from error
+    return known
+
+
+def write_run(folder: Path, run: Run) -> None:
+    """Write the record of a run; its predictions and units must be there."""
+    write_json(folder / f"{run.stem}.json", run)
+
+
+def write_predictions(path: Path, names: Sequence[str], predictions: Iterable[Any]) -> None:
+    """Predictions as `bench score` reads them, by rename."""
+    with write_by_rename(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        for name, prediction in zip(names, predictions, strict=True):
+            stream.write(json.dumps({"id": name, "prediction": prediction}, ensure_ascii=False) + "\n")

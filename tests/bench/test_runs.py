@@ -1,0 +1,280 @@
+"""Suites: what is run, what is kept, what a grid may see."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import biosmith.tasks
+from bench.checks import stand_in, write_model
+from biosmith.bench import devices, jobs
+from biosmith.bench.dataset import Dataset
+from biosmith.bench.grids import GRIDS, find_grid
+from biosmith.bench.mock import FOLDER, MOCK, SUITE
+from biosmith.bench.results import load_results, show_model
+from biosmith.bench.runs import Task, best_candidate, run_suite
+from biosmith.errors import BiosmithError, UsageError
+from biosmith.rejects import Rejects
+
+ALL = [Task(name) for name in MOCK]
+
+
+@pytest.fixture
+def fits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, float]]:
+    """Fine-tuning by a stand-in; the list tells what was tuned."""
+    done: list[tuple[str, int, float]] = []
+    module = stand_in(done)
+    monkeypatch.setitem(sys.modules, "biosmith.tasks.fitting", module)
+    monkeypatch.setattr(biosmith.tasks, "fitting", module, raising=False)
+    jobs.load_split.cache_clear()
+    return done
+
+
+def records(out: Path) -> dict[str, dict[str, Any]]:
+    """What each run's record says, without times."""
+    timed = ("train_seconds", "predict_seconds", "created")
+    return {
+        str(path.relative_to(out)): {
+            k: v for k, v in json.loads(path.read_text("utf-8")).items() if k not in timed
+        }
+        for path in out.rglob("seed-*.json")
+        if "." not in path.stem
+    }
+
+
+def test_a_suite_is_run_scored_and_averaged_over_groups(tmp_path: Path, fits: list[Any]) -> None:
+    model = write_model(tmp_path)
+    report = run_suite([model], ALL, FOLDER, tmp_path / "out", suite="mock", seeds=2, device="cpu")
+    assert report.problems == () and report.runs == 2 * len(MOCK) == len(fits)
+    shown = show_model(load_results(tmp_path / "out").models[0], SUITE)
+    means = {name: d["mean"] for name, d in shown["datasets"].items()}
+    assert set(means) == set(MOCK) and shown["missing"] == []
+    # Two datasets of one group count half each; every group counts the same.
+    pair = (means["mock-documents"] + means["mock-classes"]) / 2
+    assert shown["groups"]["Document classification"] == pytest.approx(pair)
+    alone = [n for n in means if n not in ("mock-documents", "mock-classes")]
+    assert shown["mock"] == pytest.approx((pair + sum(means[n] for n in alone)) / 6)
+    ner = shown["datasets"]["mock-ner"]
+    assert len(ner["seeds"]) == 2 and ner["sd"] is not None and ner["bootstrap95"][0] <= ner["bootstrap95"][1]
+
+
+def test_a_run_that_was_killed_goes_on_repeats_nothing_and_ends_the_same(
+    tmp_path: Path, fits: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = write_model(tmp_path)
+
+    def run(out: Path) -> None:
+        run_suite([model], ALL, FOLDER, out, suite="mock", seeds=3, device="cpu")
+
+    run(tmp_path / "whole")
+    whole = list(fits)
+    fits.clear()
+    real = jobs.write_run
+    written: list[Path] = []
+
+    def killed(folder: Path, run: Any) -> None:
+        # Dies after the predictions of the eighth run are there and before its record is.
+        if len(written) == 7:
+            raise KeyboardInterrupt
+        written.append(folder)
+        real(folder, run)
+
+    monkeypatch.setattr(jobs, "write_run", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "killed")
+    monkeypatch.setattr(jobs, "write_run", real)
+    assert len(records(tmp_path / "killed")) == 7
+    before = list(fits)
+    fits.clear()
+    run(tmp_path / "killed")
+    # The eighth was not finished: it alone is tuned twice.
+    assert before[:7] + fits == whole
+    assert records(tmp_path / "killed") == records(tmp_path / "whole")
+    fits.clear()
+    run(tmp_path / "killed")
+    assert fits == []
+
+
+def test_more_seeds_other_settings_and_another_model_are_run_and_the_rest_is_kept(
+    tmp_path: Path, fits: list[Any]
+) -> None:
+    model, tasks, out = write_model(tmp_path), [Task("mock-answers")], tmp_path / "out"
+    run_suite([model], tasks, FOLDER, out, suite="mock", seeds=2, device="cpu")
+    assert run_suite([model], tasks, FOLDER, out, suite="mock", seeds=3, device="cpu").kept == 2
+    assert [seed for _, seed, _ in fits] == [0, 1, 2]
+    report = run_suite(
+        [model], tasks, FOLDER, out, suite="mock", seeds=1, device="cpu", override={"epochs": 2}
+    )
+    assert (report.runs, report.kept) == (1, 0)
+    # Only the runs with the settings asked for last are averaged.
+    task = load_results(out).models[0].tasks["mock-answers", ""]
+    assert [run.settings["epochs"] for run in task.runs] == [2]
+    other = write_model(tmp_path, "other")
+    report = run_suite([model, other], tasks, FOLDER, out, suite="mock", seeds=1, device="cpu")
+    assert (report.runs, report.kept) == (1, 1)
+    # Changed weights are another model, whatever the folder is called.
+    (other / "config.json").write_text((other / "config.json").read_text("utf-8") + " ", encoding="utf-8")
+    assert run_suite([other], tasks, FOLDER, out, suite="mock", seeds=1, device="cpu").runs == 1
+
+
+class Guarded:
+    """A dataset whose test split must not be looked into while `closed`."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset, self.about, self.closed = dataset, dataset.about, True
+        self.labels = getattr(dataset, "labels", ())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dataset, name)
+
+    def load(self, data: Path, split: str, rejects: Rejects | None = None) -> Sequence[Any]:
+        assert not (self.closed and split == "test"), "the test split was opened"
+        return self._dataset.load(data, split, rejects)
+
+
+def test_a_grid_never_sees_the_test_split(
+    tmp_path: Path, fits: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarded = {name: Guarded(dataset) for name, dataset in MOCK.items()}
+    monkeypatch.setattr(jobs, "find_task", guarded.__getitem__)
+    monkeypatch.setattr("biosmith.bench.runs.find_task", guarded.__getitem__)
+    searched: list[str] = []
+    real = devices.run_job
+
+    def run(job: jobs.Job, device: str) -> None:
+        # Every search comes before any run; only runs may open the test split.
+        guarded[job.dataset].closed = job.split == "dev"
+        searched.append(job.split)
+        real(job, device)
+
+    monkeypatch.setattr(devices, "run_job", run)
+    model = write_model(tmp_path)
+    report = run_suite(
+        [model], ALL, FOLDER, tmp_path / "out", suite="blurb", grid="paper", seeds=1, device="cpu"
+    )
+    assert report.problems == ()
+    assert searched == ["dev"] * 30 * len(ALL) + ["test"] * len(ALL)
+
+
+def test_the_choice_is_the_same_whatever_the_test_split_says(tmp_path: Path, fits: list[Any]) -> None:
+    # The test split is replaced by one with other labels: the settings chosen and the keys of the search stay.
+    model, data = write_model(tmp_path), tmp_path / "data"
+    (data / "answers").mkdir(parents=True)
+    chosen = []
+    for label in ("yes", "no"):
+        for path in (FOLDER / "answers").iterdir():
+            text = path.read_text("utf-8")
+            if path.name == "test.tsv":
+                text = "".join(f"{line.rsplit(chr(9), 1)[0]}\t{label}\n" for line in text.splitlines())
+            (data / "answers" / path.name).write_text(text, encoding="utf-8")
+        jobs.load_split.cache_clear()
+        out = tmp_path / label
+        run_suite(
+            [model],
+            [Task("mock-answers")],
+            data,
+            out,
+            suite="bioformer15",
+            grid="paper",
+            seeds=1,
+            device="cpu",
+        )
+        folder = out / "tiny" / "mock-answers"
+        chosen.append(json.loads((folder / "settings.json").read_text("utf-8"))["settings"])
+        searches = sorted(path.name for path in folder.glob("search-*.json"))
+        assert len(searches) == 9
+        chosen.append(searches)
+    assert chosen[:2] == chosen[2:]
+    # The stand-in does best at 3e-5: the development split finds it.
+    assert chosen[0]["learning_rate"] == 3e-5
+
+
+def test_without_a_development_split_a_tenth_of_the_training_split_decides(
+    tmp_path: Path, fits: list[Any]
+) -> None:
+    data = tmp_path / "data" / "answers"
+    data.mkdir(parents=True)
+    for name in ("train.tsv", "test.tsv"):
+        (data / name).write_bytes((FOLDER / "answers" / name).read_bytes())
+    report = run_suite(
+        [write_model(tmp_path)],
+        [Task("mock-answers")],
+        tmp_path / "data",
+        tmp_path / "out",
+        suite="bioformer15",
+        grid="paper",
+        seeds=1,
+        device="cpu",
+    )
+    assert report.problems == ()
+    run = load_results(tmp_path / "out").models[0].tasks["mock-answers", ""].runs[0]
+    assert run.settings["learning_rate"] == 3e-5 and run.dev_value is None
+
+
+def test_sentences_of_one_document_are_held_out_together() -> None:
+    train = MOCK["mock-documents"].load(FOLDER, "train")
+    kept, held = jobs.hold_out(train)
+    assert len(kept) + len(held) == len(train) and held
+    assert not {i.group for i in kept} & {i.group for i in held}
+
+
+def test_what_cannot_be_run_is_told_and_the_rest_goes_on(
+    tmp_path: Path, fits: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules["biosmith.tasks.fitting"]
+    real = module.fit
+
+    def fit(kind: str, *arguments: Any, **options: Any) -> Any:
+        if kind == "similarity":
+            raise BiosmithError("the loss is not a number")
+        if kind == "words":
+            raise ZeroDivisionError("somewhere deep")
+        return real(kind, *arguments, **options)
+
+    monkeypatch.setattr(module, "fit", fit)
+    tasks = [*ALL, Task("BioASQ")]
+    report = run_suite([write_model(tmp_path)], tasks, FOLDER, tmp_path / "out", suite="mock", device="cpu")
+    reasons = {problem.task: problem.reason for problem in report.problems}
+    assert set(reasons) == {"mock-similarity", "mock-pico", "BioASQ"}
+    assert "Register at bioasq.org" in reasons["BioASQ"]
+    assert reasons["mock-similarity"] == "the loss is not a number"
+    assert reasons["mock-pico"].startswith("ZeroDivisionError: somewhere deep")
+    shown = show_model(report.results.models[0], SUITE)
+    # An incomplete suite has no score, and says what it lacks.
+    assert shown["mock"] is None and shown["missing"] == ["mock-pico", "mock-similarity"]
+    assert len(shown["datasets"]) == len(MOCK) - 2
+
+
+def test_equal_scores_leave_the_first_candidate() -> None:
+    scores = [{"value": 0.5, "n": 0}, {"value": 0.7, "n": 1}, {"value": 0.7, "n": 2}]
+    assert best_candidate(scores)["n"] == 1
+
+
+def test_grids_are_the_papers() -> None:
+    # Gu et al., 6.2: three rates, two batches, epochs from 2 to 60. Fang et al.: three batches, three rates, 20 epochs.
+    pubmedbert = find_grid("paper", "blurb").candidates("tagging", "BC2GM", 12_500)
+    assert {c["learning_rate"] for c in pubmedbert} == {1e-5, 3e-5, 5e-5}
+    assert {c["batch_size"] for c in pubmedbert} == {16, 32}
+    assert {c["epochs"] for c in pubmedbert} >= {2, 60} and len(pubmedbert) == 30
+    bioformer = find_grid("paper", "bioformer15").candidates("relation", "DDI", 25_000)
+    assert len(bioformer) == 9 and {c["epochs"] for c in bioformer} == {20}
+    # Alrowili and Vijay-Shanker, Table 4, NER: 5 epochs at 2e-4 in batches of 48 for base models.
+    biom = find_grid("paper", "biom").candidates("tagging", "BC5-chem", 4560)
+    assert {"epochs": 5, "learning_rate": 2e-4, "batch_size": 48} in biom
+    with pytest.raises(UsageError, match="valid: paper, fixed"):
+        find_grid("best", "blurb")
+    # Small sets are seen more often, within bounds.
+    fixed = GRIDS["fixed"].candidates
+    assert [fixed("tagging", "x", n)[0]["epochs"] for n in (100, 10_000, 10**6)] == [20, 10, 5]
+
+
+def test_a_folder_with_something_else_in_it_is_not_touched(tmp_path: Path, fits: list[Any]) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("", encoding="utf-8")
+    with pytest.raises(UsageError, match="is no results folder"):
+        run_suite([write_model(tmp_path)], ALL, FOLDER, tmp_path / "out", suite="mock", device="cpu")
