@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from biosmith.tasks.decoding import decode, log_softmax
+from biosmith.tasks.decoding import Chain, decode, log_softmax
 from biosmith.tasks.labels import LabelSet, read_spans, read_spans_strictly
 
 
@@ -38,7 +38,8 @@ def test_the_path_is_legal_and_no_legal_path_scores_higher(scheme: str, learned:
     weights = rng.normal(size=(k, k)).astype(np.float32) if learned else None
     lengths = np.array([3, 1, 0, 4, 2, 4])
     scores = rng.normal(size=(lengths.sum(), k)).astype(np.float32)
-    labels = decode(scores, lengths, label_set.transitions(), weights)
+    chain = None if weights is None else Chain(weights, *np.zeros((2, k), np.float32))
+    labels = decode(scores, lengths, label_set.transitions(), chain)
     ends = np.cumsum(lengths)
     for n, end in zip(lengths, ends, strict=True):
         if n == 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,14 @@ from biosmith.tasks.labels import Transitions
 
 SENTENCES_AT_ONCE = 512
 FORBIDDEN = -1e9
+
+
+class Chain(NamedTuple):
+    """What a CRF has learnt: scores of steps (from, to), of the first and of the last label of a sentence."""
+
+    steps_KK: NDArray[np.float32]
+    begins_K: NDArray[np.float32]
+    ends_K: NDArray[np.float32]
 
 
 def log_softmax(scores_NK: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -21,7 +31,7 @@ def decode(
     scores_NK: NDArray[np.float32],
     lengths: NDArray[np.int64],
     transitions: Transitions,
-    weights_KK: NDArray[np.float32] | None = None,
+    chain: Chain | None = None,
 ) -> NDArray[np.int64]:
     """The label of each word on the best path that breaks no rule of the scheme.
 
@@ -29,7 +39,7 @@ def decode(
         scores_NK: scores or log-probabilities of the words of all sentences, one sentence after another.
         lengths: words of each sentence; they add up to N.
         transitions: what may begin, follow and end.
-        weights_KK: learned scores of a step from one label to the next, added if given (a CRF).
+        chain: scores of a CRF, added if given.
 
     Returns:
         Labels [N].
@@ -39,13 +49,20 @@ def decode(
     # Sentences of like length go together, so that little of the padded work is wasted.
     order = np.argsort(-lengths, kind="stable")
     order = order[lengths[order] > 0]
-    step_KK = np.where(transitions.follows, 0.0 if weights_KK is None else weights_KK, FORBIDDEN)
+    labels = scores_NK.shape[1]
+    if chain is None:
+        chain = Chain(np.zeros((labels, labels), np.float32), *np.zeros((2, labels), np.float32))
+    allowed = Chain(
+        np.where(transitions.follows, chain.steps_KK, FORBIDDEN),
+        np.where(transitions.begins, chain.begins_K, FORBIDDEN),
+        np.where(transitions.ends, chain.ends_K, FORBIDDEN),
+    )
     for at in range(0, len(order), SENTENCES_AT_ONCE):
         chosen = order[at : at + SENTENCES_AT_ONCE]
         index_BW = starts[chosen][:, None] + np.arange(lengths[chosen[0]])
         mask_BW = np.arange(lengths[chosen[0]]) < lengths[chosen][:, None]
         scores_BWK = scores_NK[np.where(mask_BW, index_BW, 0)].astype(np.float64)
-        path_BW = _paths(scores_BWK, lengths[chosen], transitions, step_KK)
+        path_BW = _paths(scores_BWK, lengths[chosen], allowed)
         best_N[index_BW[mask_BW]] = path_BW[mask_BW]
     return best_N
 
@@ -53,20 +70,19 @@ def decode(
 def _paths(
     scores_BWK: NDArray[np.float64],
     lengths_B: NDArray[np.int64],
-    transitions: Transitions,
-    step_KK: NDArray[np.float64],
+    chain: Chain,
 ) -> NDArray[np.int64]:
     batch, words, labels = scores_BWK.shape
     came_from_BWK = np.zeros((batch, words, labels), dtype=np.int64)
-    best_BK = scores_BWK[:, 0] + np.where(transitions.begins, 0.0, FORBIDDEN)
+    best_BK = scores_BWK[:, 0] + chain.begins_K
     for w in range(1, words):
-        candidates_BKK = best_BK[:, :, None] + step_KK
+        candidates_BKK = best_BK[:, :, None] + chain.steps_KK
         came_from_BWK[:, w] = candidates_BKK.argmax(axis=1)
         stepped_BK = candidates_BKK.max(axis=1) + scores_BWK[:, w]
         # A sentence that has ended keeps the score it ended with.
         best_BK = np.where((w < lengths_B)[:, None], stepped_BK, best_BK)
     path_BW = np.zeros((batch, words), dtype=np.int64)
-    label_B = (best_BK + np.where(transitions.ends, 0.0, FORBIDDEN)).argmax(axis=1)
+    label_B = (best_BK + chain.ends_K).argmax(axis=1)
     rows = np.arange(batch)
     for w in range(words - 1, -1, -1):
         inside = w < lengths_B

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,38 @@ class Pieces:
     ids: Ids
     first: Ids
     end: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class TextPieces:
+    """The pieces of a text: ids [P], and where each begins and ends in it, in code points [P]."""
+
+    ids: Ids
+    starts: Ids
+    ends: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class PairFrame:
+    """The special tokens around two texts, and the segment of each token where the model tells segments apart."""
+
+    before: Ids
+    between: Ids
+    after: Ids
+    types: tuple[int, int, int, int, int] | None  # of before, first text, between, second text, after
+
+    @property
+    def size(self) -> int:
+        """How many special tokens there are."""
+        return len(self.before) + len(self.between) + len(self.after)
+
+    def join(self, first: Ids, second: Ids) -> tuple[Ids, Ids | None]:
+        """Ids and segments of a pair."""
+        parts = (self.before, first, self.between, second, self.after)
+        ids = np.concatenate(parts)
+        if self.types is None:
+            return ids, None
+        return ids, np.repeat(np.array(self.types, np.int32), [len(p) for p in parts])
 
 
 class InputTransform:
@@ -105,6 +138,43 @@ class InputTransform:
             for words, encoding in zip(chunk, encoded.encodings, strict=True):
                 cut.append(_pieces(encoding.ids, encoding.word_ids, len(words)))
         return cut
+
+    def cut_texts(self, texts: Sequence[str]) -> list[TextPieces]:
+        """The pieces of whole texts, with their places in them."""
+        cut: list[TextPieces] = []
+        for at in range(0, len(texts), AT_ONCE):
+            encoded = self.tokenizer(
+                list(texts[at : at + AT_ONCE]),
+                add_special_tokens=False,
+                return_attention_mask=False,
+                return_token_type_ids=False,
+                verbose=False,
+            )
+            for encoding in encoded.encodings:
+                places = np.array(encoding.offsets, np.int32).reshape(-1, 2)
+                cut.append(TextPieces(np.array(encoding.ids, np.int32), places[:, 0], places[:, 1]))
+        return cut
+
+    @functools.cached_property
+    def pair_frame(self) -> PairFrame:
+        """The special tokens around a pair of texts.
+
+        Raises:
+            UsageError: the tokenizer makes no pairs that its texts can be found in.
+        """
+        bare = self.tokenizer("a", add_special_tokens=False)["input_ids"]
+        encoded = self.tokenizer("a", "a", return_token_type_ids=True)
+        full, types = encoded["input_ids"], encoded["token_type_ids"]
+        size = len(bare)
+        places = [at for at in range(len(full) - size + 1) if full[at : at + size] == bare]
+        if len(places) != 2 or places[1] < places[0] + size:
+            raise UsageError(f"{self.folder}: the tokenizer does not join two texts as they are")
+        (a, b), c = places, places[1] + size
+        before, between, after = full[:a], full[a + size : b], full[c:]
+        segments = (types[0], types[a], types[a + size], types[b], types[-1])
+        telling = "token_type_ids" in self.tokenizer.model_input_names and any(segments)
+        a_ids, b_ids, c_ids = (np.array(x, np.int32) for x in (before, between, after))
+        return PairFrame(a_ids, b_ids, c_ids, segments if telling else None)
 
     def enclose(self, ids: Ids) -> Ids:
         """The ids between the special tokens of a single sequence."""

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
 from biosmith.text import files
 
 Label = str | float | tuple[str, ...]
+
+
+class Entity(NamedTuple):
+    """A mention in the text of an instance: code points, end exclusive, and its type (GENE, DRUG, ...)."""
+
+    start: int
+    end: int
+    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +33,8 @@ class Instance:
         label: a class, a number, or the classes of a text that may have several.
         group: what it is scored with: the abstract of a sentence; "" where each instance is scored alone.
         file, line: where it stands.
+        entities: the two mentions of a relation in `text`; empty where the file has the text already dummified or
+            marked.
     """
 
     id: str
@@ -32,6 +44,7 @@ class Instance:
     group: str = ""
     file: str = ""
     line: int | str = 0
+    entities: tuple[Entity, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +123,7 @@ def read_table(
                 except BadRow as error:
                     rejects.add(path, f"line {number}", str(error), row)
                     continue
-                yield Instance(made.id, made.text, made.label, made.pair, made.group, str(path), number)
+                yield dataclasses.replace(made, file=str(path), line=number)
         except UnicodeDecodeError as error:
             raise BadInput(path, f"is not UTF-8: {error.reason}", record=f"line {number}") from error
         except files.BROKEN as error:

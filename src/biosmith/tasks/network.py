@@ -6,23 +6,36 @@ Both are saved as folders that `transformers` loads with equal logits.
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from biosmith.artefact import Manifest, describe_files
-from biosmith.errors import BadInput, UsageError
+from biosmith.artefact import Manifest
+from biosmith.errors import BadInput
 from biosmith.models.checkpoint import load_encoder, read_tensors
 from biosmith.models.encoder import Encoder
 from biosmith.models.saving import save_model
 from biosmith.tasks.batches import Batch
-
-FAST_TYPES = ("bert",)
+from biosmith.tasks.crf import LinearChain
+from biosmith.tasks.folders import (
+    fill,
+    is_fast,
+    label_maps,
+    label_options,
+    open_transformers,
+    prefixed,
+    read_head,
+    read_labels,
+    readable_positions,
+    save_head,
+    save_transformers,
+    set_dropout,
+)
+from biosmith.tasks.layout import IGNORED, BiLSTM, Layout
 
 
 class Network(Protocol):
@@ -31,192 +44,247 @@ class Network(Protocol):
     positions: int
 
     def logits(self, batch: Batch) -> Tensor:
-        """Scores [K, labels] of the batch's picks."""
+        """Scores of the batch's picks."""
 
     def save(self, folder: Path, *, labels: Sequence[str], manifest: Manifest, card: str) -> None:
         """Write a Hugging Face folder into an empty one."""
 
 
-class EncoderTagger(nn.Module):
-    """The packed encoder and a linear layer over the hidden states of the picks."""
+class TransformersEncoder(nn.Module):
+    """An encoder of any other family, by the `transformers` library; sequences are padded for it."""
 
-    def __init__(self, encoder: Encoder, labels: int, dropout: float, tokenizer_from: Path) -> None:
+    def __init__(self, model: Any, tokenizer: Any) -> None:
         super().__init__()
-        self.encoder = encoder
-        self.dropout = nn.Dropout(dropout)
-        self.classifier = nn.Linear(encoder.config.width, labels)
-        nn.init.normal_(self.classifier.weight, std=encoder.config.initializer_range)
-        nn.init.zeros_(self.classifier.bias)
-        self.tokenizer_from = tokenizer_from
-        self.positions = encoder.config.positions
-        if encoder.pooler is not None:
-            # Taggers have no use for it, and transformers saves none either.
-            encoder.pooler = None
+        self.model, self.tokenizer = model, tokenizer
+        self.config = model.config
+        self.width = int(model.config.hidden_size)
+        self.positions = readable_positions(model.config)
 
-    def logits(self, batch: Batch) -> Tensor:
-        """See `Network`."""
-        hidden_TD = self.encoder.forward_packed(
-            batch.input_ids_T, batch.position_ids_T, batch.token_type_ids_T, batch.cu_seqlens, batch.longest
-        )
-        # Only what the head reads is dropped out and scored.
-        picked_KD = hidden_TD.index_select(0, batch.picks_K)
-        scores: Tensor = self.classifier(self.dropout(picked_KD))
-        return scores
+    def hidden(self, batch: Batch) -> Tensor:
+        """Hidden states [T, D] of the top layer."""
+        inputs, mask_NL = padded(batch, self.tokenizer)
+        states_TD: Tensor = self.model(**inputs).last_hidden_state[mask_NL]
+        return states_TD
 
-    def save(self, folder: Path, *, labels: Sequence[str], manifest: Manifest, card: str) -> None:
-        """See `Network`: a BertForTokenClassification folder."""
+
+AnyEncoder = Encoder | TransformersEncoder
+
+
+def hidden_states(encoder: AnyEncoder, batch: Batch) -> Tensor:
+    """Hidden states [T, D] of a packed batch."""
+    if isinstance(encoder, TransformersEncoder):
+        return encoder.hidden(batch)
+    return encoder.forward_packed(
+        batch.input_ids_T, batch.position_ids_T, batch.token_type_ids_T, batch.cu_seqlens, batch.longest
+    )
+
+
+def open_encoder(folder: Path) -> AnyEncoder:
+    """The encoder of a folder in 32 bits: the fast one where it knows the shape, AutoModel otherwise."""
+    if is_fast(folder):
+        return load_encoder(folder, dtype=torch.float32)[0]
+    from transformers import AutoModel
+
+    return TransformersEncoder(*open_transformers(AutoModel, folder, "as an encoder"))
+
+
+def encoder_width(encoder: AnyEncoder) -> int:
+    """D."""
+    return encoder.width if isinstance(encoder, TransformersEncoder) else encoder.config.width
+
+
+def encoder_positions(encoder: AnyEncoder) -> int:
+    """How many tokens it reads."""
+    return encoder.positions if isinstance(encoder, TransformersEncoder) else encoder.config.positions
+
+
+def save_encoder(
+    folder: Path,
+    encoder: AnyEncoder,
+    tokenizer_from: Path,
+    labels: Sequence[str],
+    manifest: Manifest,
+    card: str,
+) -> None:
+    """Write an encoder without its head, with the label map if there are labels."""
+    if isinstance(encoder, TransformersEncoder):
+        if labels:
+            options = label_options(labels)
+            encoder.model.config.id2label, encoder.model.config.label2id = (
+                options["id2label"],
+                options["label2id"],
+            )
+        save_transformers(folder, encoder.model, encoder.tokenizer, manifest, card)
+    else:
         save_model(
             folder,
-            self.encoder,
-            tokenizer_from=self.tokenizer_from,
-            architecture="BertForTokenClassification",
-            head={
-                "classifier.weight": self.classifier.weight.detach().cpu(),
-                "classifier.bias": self.classifier.bias.detach().cpu(),
-            },
-            config={**label_maps(labels), "classifier_dropout": self.dropout.p},
+            encoder,
+            tokenizer_from=tokenizer_from,
+            architecture="BertModel",
+            config=label_maps(labels) if labels else None,
             manifest=manifest,
             card=card,
         )
 
 
+def new_linear(width: int, outputs: int, deviation: float = 0.02) -> nn.Linear:
+    """A classification layer with the weights that `transformers` would begin with."""
+    layer = nn.Linear(width, outputs)
+    nn.init.normal_(layer.weight, std=deviation)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class EncoderTagger(nn.Module):
+    """An encoder and a linear layer over the hidden states of the picks, perhaps with an LSTM between or a CRF above.
+
+    Attributes:
+        encoder: the fast encoder, or one of `transformers`.
+        lstm: a bidirectional LSTM over the picks of each sequence, or None.
+        chain: a CRF over the labels of each sequence, or None.
+    """
+
+    def __init__(
+        self, encoder: AnyEncoder, labels: int, dropout: float, tokenizer_from: Path, head: str = "linear"
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.dropout = nn.Dropout(dropout)
+        width = encoder_width(encoder)
+        self.classifier = new_linear(width, labels, float(encoder.config.initializer_range))
+        self.lstm = BiLSTM(width) if head == "bilstm" else None
+        self.chain = LinearChain(labels) if head == "crf" else None
+        self.tokenizer_from = tokenizer_from
+        self.positions = encoder_positions(encoder)
+        if isinstance(encoder, Encoder) and encoder.pooler is not None:
+            # Taggers have no use for it, and transformers saves none either.
+            encoder.pooler = None
+
+    def logits(self, batch: Batch) -> Tensor:
+        """See `Network`."""
+        hidden_TD = hidden_states(self.encoder, batch)
+        # Only what the head reads is dropped out and scored.
+        picked_KD = self.dropout(hidden_TD.index_select(0, batch.picks_K))
+        if self.lstm is not None:
+            picked_KD = self.lstm(picked_KD, Layout.of_picks(batch))
+        scores: Tensor = self.classifier(picked_KD)
+        return scores
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Mean cross-entropy of the words, or of the sentences with a CRF."""
+        return tagging_loss(self.logits(batch).float(), batch, self.chain)
+
+    def save(self, folder: Path, *, labels: Sequence[str], manifest: Manifest, card: str) -> None:
+        """See `Network`: a BertForTokenClassification folder, or the encoder with the head beside it."""
+        own = {} if self.chain is None else prefixed("chain", self.chain)
+        if isinstance(self.encoder, Encoder) and self.lstm is None:
+            save_model(
+                folder,
+                self.encoder,
+                tokenizer_from=self.tokenizer_from,
+                architecture="BertForTokenClassification",
+                head=prefixed("classifier", self.classifier),
+                config={**label_maps(labels), "classifier_dropout": self.dropout.p},
+                manifest=manifest,
+                card=card,
+            )
+        else:
+            own |= prefixed("classifier", self.classifier)
+            own |= {} if self.lstm is None else prefixed("lstm", self.lstm)
+            save_encoder(folder, self.encoder, self.tokenizer_from, labels, manifest, card)
+        save_head(folder, own)
+
+
 class TransformersTagger(nn.Module):
     """Any encoder of the `transformers` library, padded, through its token classification class."""
 
-    def __init__(self, model: Any, tokenizer: Any) -> None:
+    def __init__(self, model: Any, tokenizer: Any, chain: LinearChain | None = None) -> None:
         super().__init__()
-        self.model, self.tokenizer = model, tokenizer
+        self.model, self.tokenizer, self.chain = model, tokenizer, chain
         self.positions = readable_positions(model.config)
 
     def logits(self, batch: Batch) -> Tensor:
         """See `Network`."""
-        lengths_N = batch.cu_seqlens.diff().long()
-        mask_NL = torch.arange(batch.longest, device=lengths_N.device) < lengths_N[:, None]
-        ids_NL = torch.full(mask_NL.shape, int(self.tokenizer.pad_token_id or 0), device=lengths_N.device)
-        ids_NL[mask_NL] = batch.input_ids_T
-        scores_NLK = self.model(input_ids=ids_NL, attention_mask=mask_NL.long()).logits
-        return scores_NLK[mask_NL][batch.picks_K]
+        inputs, mask_NL = padded(batch, self.tokenizer)
+        scores_NLK = self.model(**inputs).logits
+        scores_KK: Tensor = scores_NLK[mask_NL][batch.picks_K]
+        return scores_KK
+
+    def loss(self, batch: Batch) -> Tensor:
+        """As `EncoderTagger.loss`."""
+        return tagging_loss(self.logits(batch).float(), batch, self.chain)
 
     def save(self, folder: Path, *, labels: Sequence[str], manifest: Manifest, card: str) -> None:
         """See `Network`."""
-        self.model.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
-        (folder / "README.md").write_text(card, encoding="utf-8")
-        dataclasses.replace(manifest, files=describe_files(folder)).save(folder)
+        save_transformers(folder, self.model, self.tokenizer, manifest, card)
+        save_head(folder, {} if self.chain is None else prefixed("chain", self.chain))
 
 
-def label_maps(labels: Sequence[str]) -> dict[str, Any]:
-    """The label map as Hugging Face's config.json holds it."""
-    return {
-        "id2label": {str(i): label for i, label in enumerate(labels)},
-        "label2id": {label: i for i, label in enumerate(labels)},
-    }
+AnyTagger = EncoderTagger | TransformersTagger
 
 
-def read_labels(folder: Path) -> list[str]:
-    """The labels of a tuned folder, in the order of its outputs.
-
-    Raises:
-        UsageError: no folder, or one without a label map.
-    """
-    config = read_json(folder / "config.json")
-    labels = config.get("id2label")
-    if not isinstance(labels, Mapping) or not labels:
-        raise UsageError(f"{folder} has no label map in its config.json; it is not a tuned model")
-    return [str(labels[key]) for key in sorted(labels, key=int)]
+def tagging_loss(scores_KL: Tensor, batch: Batch, chain: LinearChain | None) -> Tensor:
+    """Cross-entropy of words, or of whole sentences under a CRF."""
+    if chain is None:
+        return F.cross_entropy(scores_KL, batch.target, ignore_index=IGNORED)
+    return chain.loss(scores_KL, batch.target, Layout.of_picks(batch))
 
 
-def read_json(file: Path) -> dict[str, Any]:
-    """A JSON object of a model folder.
-
-    Raises:
-        UsageError: the file is not there.
-        BadInput: it is not a JSON object.
-    """
-    if not file.is_file():
-        what = f"has no {file.name}" if file.parent.is_dir() else "does not exist"
-        raise UsageError(f"{file.parent} {what}; expected a Hugging Face model folder")
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(file, f"is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise BadInput(file, "is not a JSON object")
-    return value
+def padded(batch: Batch, tokenizer: Any) -> tuple[dict[str, Tensor], Tensor]:
+    """What a model of `transformers` takes for a batch, and the mask [N, L] of its real tokens."""
+    lengths_N = batch.cu_seqlens.diff().long()
+    mask_NL = torch.arange(int(lengths_N.max()), device=lengths_N.device) < lengths_N[:, None]
+    ids_NL = torch.full(mask_NL.shape, int(tokenizer.pad_token_id or 0), device=lengths_N.device)
+    ids_NL[mask_NL] = batch.input_ids_T
+    inputs = {"input_ids": ids_NL, "attention_mask": mask_NL.long()}
+    if "token_type_ids" in tokenizer.model_input_names:
+        types_NL = torch.zeros_like(ids_NL)
+        types_NL[mask_NL] = batch.token_type_ids_T
+        inputs["token_type_ids"] = types_NL
+    return inputs, mask_NL
 
 
-def new_tagger(folder: Path, labels: Sequence[str], dropout: float) -> EncoderTagger | TransformersTagger:
+def new_tagger(folder: Path, labels: Sequence[str], dropout: float, head: str = "linear") -> AnyTagger:
     """A tagger with the encoder of a folder and a fresh head; draws from torch's global generator."""
-    if is_fast(folder):
-        encoder, _ = load_encoder(folder, dtype=torch.float32)
-        return EncoderTagger(encoder, len(labels), dropout, folder)
-    return _transformers_tagger(folder, labels, dropout)
+    if is_fast(folder) or head == "bilstm":
+        return EncoderTagger(open_encoder(folder), len(labels), dropout, folder, head)
+    return _transformers_tagger(folder, labels, dropout, LinearChain(len(labels)) if head == "crf" else None)
 
 
-def load_tagger(folder: Path) -> EncoderTagger | TransformersTagger:
+def load_tagger(folder: Path) -> AnyTagger:
     """A tuned tagger, in evaluation mode.
 
     Raises:
         UsageError, BadInput: as `biosmith.models.load_encoder`; or the folder has no token classification head.
     """
     labels = read_labels(folder)
-    if not is_fast(folder):
-        return _transformers_tagger(folder, None, 0.0).eval()
-    encoder, _ = load_encoder(folder, dtype=torch.float32)
-    tagger = EncoderTagger(encoder, len(labels), 0.0, folder)
-    tensors = read_tensors(folder)
-    missing = [n for n in ("classifier.weight", "classifier.bias") if n not in tensors]
-    if missing:
-        raise BadInput(
-            folder, "has no token classification head; is it a tuned tagger?", value=", ".join(missing)
-        )
-    if tensors["classifier.weight"].shape != tagger.classifier.weight.shape:
-        raise BadInput(
-            folder,
-            f"its head has shape {tuple(tensors['classifier.weight'].shape)}, "
-            f"its label map {len(labels)} labels",
-        )
-    head = {name: tensors[f"classifier.{name}"].float() for name in ("weight", "bias")}
-    tagger.classifier.load_state_dict(head)
+    head = read_head(folder)
+    kind = next(
+        (k for k, part in (("bilstm", "lstm."), ("crf", "chain.")) if any(part in n for n in head)), "linear"
+    )
+    chain = LinearChain(len(labels)) if kind == "crf" else None
+    if not is_fast(folder) and kind != "bilstm":
+        tagger: AnyTagger = _transformers_tagger(folder, None, 0.0, chain)
+        fill(tagger.chain, head, "chain", folder)
+        return tagger.eval()
+    tagger = EncoderTagger(open_encoder(folder), len(labels), 0.0, folder, kind)
+    tensors = head if kind == "bilstm" else read_tensors(folder)
+    if not {"classifier.weight", "classifier.bias"} <= tensors.keys():
+        raise BadInput(folder, "has no token classification head; is it a tuned tagger?")
+    fill(tagger.classifier, tensors, "classifier", folder)
+    fill(tagger.lstm, head, "lstm", folder)
+    fill(tagger.chain, head, "chain", folder)
     return tagger.eval()
 
 
-def is_fast(folder: Path) -> bool:
-    """Whether the fast encoder knows the shape of a folder's model."""
-    config = read_json(folder / "config.json")
-    # The first BERT folders of Hugging Face have no model_type.
-    kind = config.get("model_type") or str(config.get("architectures") or [""]).lower()[2:6]
-    return kind in FAST_TYPES
+def _transformers_tagger(
+    folder: Path, labels: Sequence[str] | None, dropout: float, chain: LinearChain | None
+) -> TransformersTagger:
+    from transformers import AutoModelForTokenClassification
 
-
-def _transformers_tagger(folder: Path, labels: Sequence[str] | None, dropout: float) -> TransformersTagger:
-    from transformers import AutoModelForTokenClassification, AutoTokenizer
-
-    options: dict[str, Any] = {}
-    if labels is not None:
-        maps = label_maps(labels)
-        options = {
-            "id2label": {int(k): v for k, v in maps["id2label"].items()},
-            "label2id": maps["label2id"],
-            "num_labels": len(labels),
-        }
-    try:
-        model = AutoModelForTokenClassification.from_pretrained(
-            folder, dtype=torch.float32, use_safetensors=True, **options
-        )
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError, KeyError) as error:
-        raise BadInput(folder, f"transformers cannot load it for token classification: {error}") from error
-    # The families call the head's dropout by different names in their configurations, but not in their classes.
-    for name in ("dropout", "drop"):
-        if isinstance(getattr(model, name, None), nn.Dropout):
-            getattr(model, name).p = dropout
-    return TransformersTagger(model, tokenizer)
-
-
-def readable_positions(config: Any) -> int:
-    """How many tokens a `transformers` model reads; RoBERTa's tables begin behind the padding position."""
-    positions = int(getattr(config, "max_position_embeddings", 0) or 512)
-    if config.model_type in ("roberta", "xlm-roberta", "camembert", "longformer"):
-        positions -= int(config.pad_token_id or 0) + 1
-    return positions
+    options = {} if labels is None else label_options(labels)
+    model, tokenizer = open_transformers(
+        AutoModelForTokenClassification, folder, "for token classification", **options
+    )
+    set_dropout(model, dropout)
+    return TransformersTagger(model, tokenizer, chain)

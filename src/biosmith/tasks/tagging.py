@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from biosmith.errors import BadInput
 from biosmith.tasks.batches import length_order, pack
-from biosmith.tasks.decoding import decode, log_softmax
+from biosmith.tasks.decoding import Chain, decode, log_softmax
+from biosmith.tasks.folders import read_labels
 from biosmith.tasks.inputs import Example, InputTransform, Pieces
 from biosmith.tasks.labels import OUTSIDE, LabelSet, guess_scheme, read_spans, split_tag, write_tags
-from biosmith.tasks.network import EncoderTagger, TransformersTagger, load_tagger, read_labels
+from biosmith.tasks.network import AnyTagger, load_tagger
 from biosmith.tasks.tagged import TaggedSentence
 from biosmith.tasks.training import choose_device
 from biosmith.tasks.windows import adjoining, farthest_from_an_edge, fitting, overlapping
@@ -62,9 +63,20 @@ def check_tags(sentences: Sequence[TaggedSentence], known: LabelSet) -> None:
 
 
 def training_examples(
-    sentences: Sequence[TaggedSentence], transform: InputTransform, label_set: LabelSet, max_length: int
+    sentences: Sequence[TaggedSentence],
+    transform: InputTransform,
+    label_set: LabelSet,
+    max_length: int,
+    labelled: str = "first",
 ) -> list[Example]:
-    """Sequences to train on: first pieces carry the labels; long sentences are cut between mentions, nothing is lost."""
+    """Sequences to train on; long sentences are cut between mentions, nothing is lost.
+
+    Args:
+        sentences: with their tags, in any scheme.
+        transform, label_set: how words go in, and what is learnt.
+        max_length: pieces of a sequence, special tokens included.
+        labelled: the "first" piece of a word carries its label, or "all" do; behind a first `B` they are `I`.
+    """
     index = label_set.index()
     examples: list[Example] = []
     pieces = transform.cut_words([s.words for s in sentences])
@@ -79,10 +91,32 @@ def training_examples(
         for start, end in adjoining(sizes, max_length - transform.frame, may_begin.tolist()):
             example = _example(cut, start, end, transform, max_length, source)
             if len(example.words):
-                examples.append(
-                    Example(example.ids, example.picks, labels[example.words], source, example.words)
-                )
+                made = Example(example.ids, example.picks, labels[example.words], source, example.words)
+                examples.append(made if labelled == "first" else _all_pieces(made, cut, label_set, transform))
     return examples
+
+
+def _all_pieces(example: Example, cut: Pieces, label_set: LabelSet, transform: InputTransform) -> Example:
+    """The same sequence with every piece labelled."""
+    index = label_set.index()
+    later = np.array(
+        [index.get(f"I{x[1:]}", i) if x[0] == "B" else i for i, x in enumerate(label_set.labels)]
+    )
+    # The last word of a sequence may have been cut off.
+    room = len(example.ids) - len(transform.after)
+    ends = np.minimum(example.picks + cut.end[example.words] - cut.first[example.words], room)
+    counts = ends - example.picks
+    words = np.repeat(example.words, counts)
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    behind = np.arange(len(words)) - first
+    target = np.repeat(example.target, counts)
+    return Example(
+        example.ids,
+        (np.repeat(example.picks, counts) + behind).astype(np.int32),
+        np.where(behind > 0, later[target], target),
+        example.source,
+        words,
+    )
 
 
 def _example(
@@ -97,12 +131,19 @@ def _example(
     return Example(transform.enclose(ids), picks.astype(np.int32), np.zeros(0, np.int64), source, words)
 
 
+def chain_of(network: AnyTagger) -> Chain | None:
+    """The scores of a network's CRF; None without one."""
+    if network.chain is None:
+        return None
+    return Chain(*(x.detach().float().cpu().numpy() for x in network.chain.parameters()))
+
+
 class TorchEngine:
     """Scores sequences with torch, on the CPU or a GPU; the results do not depend on who shares a batch."""
 
     name = "torch"
 
-    def __init__(self, network: EncoderTagger | TransformersTagger, device: torch.device) -> None:
+    def __init__(self, network: AnyTagger, device: torch.device) -> None:
         self.network = network.to(device)
         self.device = device
 
@@ -132,6 +173,7 @@ class Tagger:
         engine: scores sequences; anything that takes examples and gives their scores.
         max_length: pieces of the longest sequence that the model reads, special tokens included.
         stride: pieces that overlapping windows share.
+        chain: scores of a CRF, None without one.
     """
 
     def __init__(
@@ -141,9 +183,10 @@ class Tagger:
         engine: Engine,
         max_length: int,
         stride: int = 128,
+        chain: Chain | None = None,
     ) -> None:
         self.transform, self.label_set, self.engine = transform, label_set, engine
-        self.max_length, self.stride = max_length, stride
+        self.max_length, self.stride, self.chain = max_length, stride, chain
         self.outside = label_set.index()[OUTSIDE]
 
     @staticmethod
@@ -164,7 +207,7 @@ class Tagger:
         network = load_tagger(folder)
         limit = network.positions if max_length is None else min(max_length, network.positions)
         engine = TorchEngine(network, choose_device(device))
-        return Tagger(InputTransform(folder), label_set, engine, limit)
+        return Tagger(InputTransform(folder), label_set, engine, limit, chain=chain_of(network))
 
     def tag(self, sentences: Sequence[Sequence[str]], on_long: str = "truncate") -> list[Tagged]:
         """The best legal labels of sentences given as words.
@@ -229,7 +272,7 @@ class Tagger:
                 for cut, found in zip(pieces, windows, strict=True)
             ]
         log_probabilities = log_softmax(np.concatenate(rows))
-        labels = decode(log_probabilities, lengths, self.label_set.transitions())
+        labels = decode(log_probabilities, lengths, self.label_set.transitions(), self.chain)
         probabilities = np.exp(log_probabilities[np.arange(len(labels)), labels])
         tagged = []
         ends = np.cumsum(lengths)

@@ -1,0 +1,188 @@
+"""One way to every task: `fit` a model to instances, `predict`, `save`, and load the folder again.
+
+A kind of task says what instances hold and what predictions are:
+
+| kind | instances | a prediction |
+|---|---|---|
+| tagging | `TaggedSentence` | list of BIO tags, scored by mention |
+| words | `TaggedSentence` | list of BIO tags, scored by word (PICO) |
+| relation | `Instance` with entities, dummies or markers | a label |
+| similarity | `Instance` with a pair | a number |
+| documents | `Instance` with a tuple of labels | list of labels |
+| classification | `Instance` | a label |
+| yesno | `Instance`: question and context | a label |
+| factoid | `Question` | list of answers, best first; of all contexts of a group together |
+| squad | `Question` | a string, empty where there is no answer |
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from biosmith.artefact import MANIFEST, Manifest, load_manifest
+from biosmith.errors import UsageError
+from biosmith.tasks.folders import read_json
+from biosmith.tasks.settings import (
+    AnswerSettings,
+    RelationSettings,
+    SequenceSettings,
+    TaggingSettings,
+    TrainingSettings,
+)
+from biosmith.tasks.training import History
+
+Score = Callable[[list[Any]], float]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a tuned model says.
+
+    Attributes:
+        values: one an instance, in the JSON form of `bench score`.
+        truncated: instances (sentences, texts) that were not read in full.
+    """
+
+    values: list[Any]
+    truncated: int
+
+
+class Tuned(Protocol):
+    """A fine-tuned model.
+
+    Attributes:
+        kind: of task.
+        history: of its training; None for one that was loaded.
+        labels: what it can say; empty for answers.
+    """
+
+    kind: str
+    history: History | None
+    labels: Sequence[str]
+
+    def predict(self, instances: Sequence[Any]) -> Predictions:
+        """Predictions for instances; their labels are not looked at."""
+
+    def save(self, folder: Path, manifest: Manifest) -> None:
+        """Write a folder that `load_tuned` reads, and `transformers` where it has the architecture; by rename.
+
+        The manifest's config gets the kind, the settings and what else is needed to load it.
+        """
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Where a kind is implemented (`fit` and `load` of a module), and its settings."""
+
+    module: str
+    settings: type[TrainingSettings]
+
+
+KINDS: dict[str, _Kind] = {
+    "tagging": _Kind("fit_tagging", TaggingSettings),
+    "words": _Kind("fit_tagging", TaggingSettings),
+    "relation": _Kind("fit_sequences", RelationSettings),
+    "similarity": _Kind("fit_sequences", SequenceSettings),
+    "documents": _Kind("fit_sequences", SequenceSettings),
+    "classification": _Kind("fit_sequences", SequenceSettings),
+    "yesno": _Kind("fit_sequences", SequenceSettings),
+    "factoid": _Kind("fit_answers", AnswerSettings),
+    "squad": _Kind("fit_answers", AnswerSettings),
+}
+
+
+def fit(
+    kind: str,
+    model: Path,
+    train: Sequence[Any],
+    dev: Sequence[Any] | None,
+    settings: TrainingSettings,
+    *,
+    labels: Sequence[str] = (),
+    score: Score | None = None,
+    work: Path | None = None,
+    identity: Any = None,
+) -> Tuned:
+    """Fine-tune a model; the same seed gives the same model on the CPU.
+
+    Args:
+        kind: a name in `KINDS`.
+        model: a Hugging Face folder: BERT-shaped ones run through the fast encoder, others through AutoModel; for
+            answers also a tuned one, whose head is trained on (two stages: SQuAD, then BioASQ).
+        train: training instances.
+        dev: development instances, which decide the best epoch; None keeps the last.
+        settings: an instance of `settings_of(kind)`.
+        labels: all labels; by default those of the training instances.
+        score: the dataset's own score of predictions for `dev`; by default a plain one of the kind.
+        work: folder for checkpoints, from which a stopped run goes on; None keeps none.
+        identity: whatever else decides the result; checkpoints of another identity are not taken up.
+
+    Raises:
+        UsageError: an unknown kind, settings of another kind, no training instances, a model that cannot be loaded.
+        BadInput: an instance that the kind has no use for, a label that is not one of `labels`.
+    """
+    known = _find(kind)
+    if not isinstance(settings, known.settings):
+        raise UsageError(f"{kind} takes {known.settings.__name__}, not {type(settings).__name__}")
+    if not train:
+        raise UsageError(f"{kind}: there is nothing to train on")
+    module = importlib.import_module(f"biosmith.tasks.{known.module}")
+    tuned: Tuned = module.fit(
+        kind, model, train, dev, settings, labels=labels, score=score, work=work, identity=identity
+    )
+    return tuned
+
+
+def settings_of(kind: str) -> type[TrainingSettings]:
+    """The settings dataclass of a kind. Raises `UsageError` for an unknown one."""
+    return _find(kind).settings
+
+
+def load_tuned(folder: Path, device: str = "auto") -> Tuned:
+    """A model that `Tuned.save` wrote, or any folder of `transformers` with a head for tokens, sequences or answers.
+
+    Raises:
+        UsageError: the folder does not exist, or has no such head.
+        BadInput: it is damaged.
+    """
+    kind = kind_of(folder)
+    module = importlib.import_module(f"biosmith.tasks.{_find(kind).module}")
+    tuned: Tuned = module.load(kind, folder, device)
+    return tuned
+
+
+# The end of an architecture's name in transformers -> the kind it can be used for.
+ARCHITECTURES = {
+    "ForTokenClassification": "tagging",
+    "ForSequenceClassification": "classification",
+    "ForQuestionAnswering": "squad",
+}
+
+
+def kind_of(folder: Path) -> str:
+    """The kind of a tuned folder: what its manifest says, else what its architecture can be used for.
+
+    Raises:
+        UsageError: it is no tuned folder.
+    """
+    if (folder / MANIFEST).is_file():
+        config = load_manifest(folder).config
+        if config.get("kind") in KINDS:
+            return str(config["kind"])
+        if config.get("task") == "ner":
+            return "tagging"
+    named = str((read_json(folder / "config.json").get("architectures") or [""])[0])
+    for end, kind in ARCHITECTURES.items():
+        if named.endswith(end):
+            return kind
+    raise UsageError(f"{folder} is not a tuned model ({named or 'no architecture'} in its config.json)")
+
+
+def _find(kind: str) -> _Kind:
+    if kind not in KINDS:
+        raise UsageError(f"task kind {kind!r} is unknown; valid: {', '.join(KINDS)}")
+    return KINDS[kind]
