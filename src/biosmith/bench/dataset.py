@@ -74,6 +74,8 @@ class Dataset(Protocol):
     def load(self, data: Path, split: str, rejects: Rejects | None = None) -> Sequence[Any]:
         """The instances of a split, in file order; bad records raise, or go to `rejects` if given.
 
+        Offsets that do not fit their text (mentions, answers) leave nothing out; they go to `rejects`, or to the log.
+
         Raises:
             UsageError: the dataset or the split is not there; says where to get it.
             BadInput: the first bad record.

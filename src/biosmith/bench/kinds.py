@@ -49,12 +49,12 @@ class Tagging:
         found = {s: next((f for n in names[s] if (f := find_file(folder, n))), None) for s in names}
         return {split: [path] for split, path in found.items() if path is not None}
 
-    def load(self, data: Path, split: str, rejects: Rejects | None = None) -> list[TaggedSentence]:
+    def load(self, data: Path, split: str, rejects: Rejects | None = None) -> Sequence[TaggedSentence]:
         """See `Dataset`."""
         found = self.find(data)
         if split not in found:
             raise missing_split(self.about, split, found)
-        sentences = []
+        sentences: list[TaggedSentence] = []
         for path in found[split]:
             try:
                 sentences += list(read_conll(path, rejects))

@@ -22,4 +22,5 @@ DATASET = Tagging(
             "test": Paper(6325),
         },
     ),
+    types=("GENE",),
 )

@@ -23,4 +23,5 @@ DATASET = Tagging(
             "test": Paper(5385),
         },
     ),
+    types=("Chemical",),
 )

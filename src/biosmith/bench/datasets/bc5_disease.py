@@ -23,4 +23,5 @@ DATASET = Tagging(
             "test": Paper(4424),
         },
     ),
+    types=("Disease",),
 )

@@ -24,4 +24,5 @@ DATASET = Tagging(
         },
     ),
     by_words=True,
+    types=("PAR", "INT", "OUT"),
 )

@@ -19,4 +19,5 @@ DATASET = Tagging(
             "test": Paper(8662),
         },
     ),
+    types=("protein", "DNA", "cell_type", "cell_line", "RNA"),
 )

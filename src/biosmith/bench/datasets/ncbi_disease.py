@@ -22,4 +22,5 @@ DATASET = Tagging(
             "test": Paper(960),
         },
     ),
+    types=("Disease",),
 )
