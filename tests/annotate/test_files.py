@@ -11,7 +11,6 @@ import biosmith
 from biosmith.annotate.files import Options, annotate_files
 from biosmith.cli import main
 from biosmith.errors import UsageError
-from biosmith.text import formats
 from biosmith.text.document import Document
 
 TEXTS = ["Gout is rare.", "Patients with anemia were given heparin.", "No effect of aspirin was seen."]

@@ -158,9 +158,9 @@ def annotate_files(
     try:
         return _run(job, units, journal, annotate, plan)
     finally:
-        if journal.lines:
+        if journal.documents_read():
             journal.close()
-        else:
+        else:  # nothing to go on with
             journal.remove()
 
 

@@ -1,0 +1,93 @@
+"""Work in several processes: in order, bounded, and what becomes of it when processes are killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import pytest
+
+from biosmith.errors import BiosmithError
+from biosmith.processes import map_in_order, run_alone
+from process_tasks import begin, dies_at_seven, multiply, raises_at_seven
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_results_come_in_the_order_of_the_tasks(workers: int) -> None:
+    results = map_in_order(multiply, range(20), workers, initializer=begin, arguments=(10,))
+    assert list(results) == [10 * i for i in range(20)]
+
+
+def test_tasks_are_read_at_most_two_a_worker_ahead() -> None:
+    read = 0
+
+    def endless() -> Iterator[int]:
+        nonlocal read
+        while True:
+            read += 1
+            yield read
+
+    results = map_in_order(multiply, endless(), 2, initializer=begin, arguments=(1,))
+    assert [next(results) for _ in range(3)] == [1, 2, 3]
+    assert read <= 3 + 4
+    results.close()  # type: ignore[attr-defined]
+
+
+def test_an_error_of_a_task_is_the_callers() -> None:
+    results = map_in_order(raises_at_seven, range(20), 2, initializer=begin, arguments=(1,))
+    with pytest.raises(ValueError, match="seven"):
+        list(results)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is of POSIX")
+def test_a_killed_worker_is_an_error_that_says_so() -> None:
+    results = map_in_order(dies_at_seven, range(20), 2, initializer=begin, arguments=(1,))
+    with pytest.raises(BiosmithError, match="a worker process was killed"):
+        list(results)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is of POSIX")
+def test_with_a_rescue_the_rest_is_done_once_and_in_order() -> None:
+    rescued = []
+
+    def rescue(number: int) -> Iterator[int]:
+        rescued.append(number)
+        try:
+            yield run_alone(dies_at_seven, number, initializer=begin, arguments=(10,))
+        except BrokenProcessPool:
+            yield -number
+
+    results = map_in_order(dies_at_seven, range(30), 2, initializer=begin, arguments=(10,), rescue=rescue)
+    assert list(results) == [-7 if i == 7 else 10 * i for i in range(30)]
+    # Only what was under way is done again: at most two tasks a worker, and the one being handed out.
+    assert 7 in rescued and len(rescued) <= 5
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks at the processes of Linux")
+def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import time\n"
+        "from biosmith.processes import map_in_order\n"
+        "def begin():\n    pass\n"
+        "def work(i):\n    time.sleep(600 if i else 0)\n"
+        "if __name__ == '__main__':\n"
+        "    for _ in map_in_order(work, range(9), 2, initializer=begin, arguments=()):\n"
+        "        print('begun', flush=True)\n",
+        encoding="utf-8",
+    )
+    run = subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, text=True)
+    assert run.stdout is not None and run.stdout.readline() == "begun\n"
+    children = [int(p) for p in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()]
+    run.kill()
+    run.stdout.close()
+    run.wait()
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in children):
+        assert time.monotonic() < deadline, "workers outlive the process that started them"
+        time.sleep(0.05)
+    assert len(children) >= 2
