@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from biosmith.tasks.instances import Question
 from biosmith.tasks.settings import TrainingSettings
 from biosmith.tasks.tagged import TaggedSentence
 from biosmith.tasks.training import History
@@ -31,10 +32,17 @@ class Tuned:
     def predict(self, instances: Sequence[Any]) -> Predictions:
         # 3e-5 is the best rate: one in ten wrong; with others every second one is.
         seed, best = self.settings.seed, self.settings.learning_rate == 3e-5
-        values = []
+        values: list[Any] = []
+        seen: set[str] = set()
         for i, instance in enumerate(instances):
             right = (i + seed) % 10 != 7 if best else (i + seed) % 2 == 0
-            if isinstance(instance, TaggedSentence):
+            if isinstance(instance, Question):
+                if instance.group in seen:
+                    continue
+                seen |= {instance.group} - {""}
+                answer = instance.answers[0].text if instance.answers and right else ""
+                values.append([answer] if instance.group else answer)
+            elif isinstance(instance, TaggedSentence):
                 values.append(list(instance.tags) if right else ["O"] * len(instance.words))
             elif isinstance(instance.label, float):
                 values.append(instance.label if right else 2.0 + 0.01 * i)

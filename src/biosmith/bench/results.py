@@ -112,10 +112,10 @@ class TaskResults:
     chosen: Mapping[str, Any]
     runs: tuple[Run, ...]
 
-    @property
-    def summary(self) -> Summary:
-        """Mean, standard deviation and Student's interval over seeds."""
-        return Summary.of([run.value for run in self.runs])
+    def summary(self, suite: Suite | None = None) -> Summary:
+        """Mean, standard deviation and Student's interval over seeds, of the value that counts in a suite."""
+        other = suite.values.get(self.runs[0].dataset) if suite else None
+        return Summary.of([float(run.scores[other]) if other else run.value for run in self.runs])
 
     def units(self) -> list[Units]:
         """The scored units of each run."""
@@ -126,14 +126,15 @@ class TaskResults:
         lines = (self.folder / f"{run.stem}{PREDICTIONS}").read_text(encoding="utf-8").splitlines()
         return [(item["id"], item["prediction"]) for item in map(json.loads, lines)]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self, suite: Suite | None = None) -> dict[str, Any]:
         """For `bench show --json`: scores in [0, 1]; `ci95` is the half width of Student's interval over seeds, and
-        `bootstrap95` the interval over test instances."""
+        `bootstrap95` the interval of the dataset's own metric over test instances."""
         run = self.runs[0]
+        other = suite.values.get(run.dataset) if suite else None
         return {
-            **self.summary.as_dict(),
+            **self.summary(suite).as_dict(),
             "bootstrap95": list(bootstrap_interval(self.units())),
-            "metric": run.metric,
+            "metric": other or run.metric,
             "instances": run.instances,
             "truncated": max(r.truncated for r in self.runs),
             "settings": dict(run.settings),
@@ -181,8 +182,9 @@ def group_scores(
 ) -> tuple[dict[str, float], float | None, list[str]]:
     """Scores of groups, the score of the suite, and the datasets that are missing.
 
-    The score of a suite is the mean over its groups of the mean over their datasets (Gu et al., 2021, Table 6); it is
-    None while a dataset is missing. Groups without all their datasets are left out.
+    The score of a suite is the mean over its groups of the mean over their datasets (Gu et al., 2021, Table 6), or the
+    mean over all datasets (Fang et al., 2023, Table 3); it is None while a dataset is missing. Groups without all their
+    datasets are left out.
     """
     missing = [name for names in suite.groups.values() for name in names if name not in means]
     groups = {
@@ -190,14 +192,15 @@ def group_scores(
         for group, names in suite.groups.items()
         if names and not set(names) & set(missing)
     }
-    whole = None if missing else sum(groups.values()) / len(groups)
+    averaged = groups if suite.average == "groups" else means
+    whole = None if missing else sum(averaged.values()) / len(averaged)
     return groups, whole, missing
 
 
 def show_model(results: ModelResults, suite: Suite) -> dict[str, Any]:
     """What `bench show --json` prints of a model: `blurb` (or the suite's name), `groups`, `datasets`, `missing`."""
     tasks = results.of_suite(suite)
-    means = {name: task.summary.mean for name, task in tasks.items()}
+    means = {name: task.summary(suite).mean for name, task in tasks.items()}
     groups, whole, missing = group_scores(suite, means)
     arms = {f"{dataset}@{arm}": task.as_dict() for (dataset, arm), task in results.tasks.items() if arm}
     return {
@@ -207,7 +210,7 @@ def show_model(results: ModelResults, suite: Suite) -> dict[str, Any]:
         "suite": suite.name,
         suite.name: whole,
         "groups": groups,
-        "datasets": {name: task.as_dict() for name, task in tasks.items()},
+        "datasets": {name: task.as_dict(suite) for name, task in tasks.items()},
         "missing": missing,
         **({"arms": arms} if arms else {}),
     }

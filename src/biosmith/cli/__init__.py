@@ -37,6 +37,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data ls": ("biosmith.cli.data:ls", "The datasets of a suite, their counts beside the papers'"),
     "data prepare": ("biosmith.cli.data:prepare", "Instances from a raw corpus, exactly as BLURB makes them"),
     "data check": ("biosmith.cli.data:check", "What is wrong with a dataset's files, by file and line"),
+    "bench run": ("biosmith.cli.bench:run", "Fine-tune and score models on a suite, several seeds each"),
+    "bench show": ("biosmith.cli.bench:show", "Results of a suite: datasets, groups, score"),
+    "bench compare": ("biosmith.cli.bench:compare", "Is one model better than another, dataset by dataset"),
+    "bench ablations": ("biosmith.cli.bench:ablations", "The papers' ablations, and what they report"),
+    "bench leaderboard": (
+        "biosmith.cli.bench:leaderboard",
+        "Results as a static site, beside reported scores",
+    ),
+    "bench submit": ("biosmith.cli.bench:submit", "Pack a run with its lineage into one file"),
+    "bench verify": ("biosmith.cli.bench:verify", "Compute the scores of a submission anew"),
     "bench score": ("biosmith.cli.bench:score", "Score anybody's predictions under the exact protocol"),
     "finetune": ("biosmith.cli.finetune:finetune", "Fine-tune a model on a task"),
     "evaluate": ("biosmith.cli.finetune:evaluate", "Score a tuned model on a split"),
@@ -47,7 +57,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 # Flags that take a list may be given several times; the values add up.
-LIST_FLAGS = ("--override", "--model", "--data")
+LIST_FLAGS = ("--override", "--model", "--data", "--tasks")
 
 
 @dataclass(frozen=True)

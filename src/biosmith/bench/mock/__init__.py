@@ -6,12 +6,13 @@ Its scores say that everything works from file to table; they say nothing about 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from biosmith.bench.dataset import About, Dataset
 from biosmith.bench.datasets import find_dataset
 from biosmith.bench.kinds import Classes, Documents, Similarity, Tagging, number, one_of
-from biosmith.bench.suites import SUITES, Suite, find_suite
-from biosmith.errors import UsageError
+from biosmith.bench.spans import Factoid, Squad
+from biosmith.bench.suites import Suite
 from biosmith.tasks.instances import Instance
 
 FOLDER = Path(__file__).parent
@@ -56,7 +57,7 @@ def _question(cells: dict[str, str]) -> Instance:
     return Instance(cells["id"], cells["question"], one_of(cells["answer"], ANSWERS), cells["text"])
 
 
-_DATASETS: tuple[Dataset, ...] = (
+_DATASETS: tuple[Any, ...] = (
     Tagging(_about("ner", "ner", "entity_f1", "mentions")),
     Tagging(_about("pico", "pico", "macro_f1", "words"), by_words=True),
     Classes(
@@ -94,8 +95,13 @@ _DATASETS: tuple[Dataset, ...] = (
         make=_question,
         labels=ANSWERS,
     ),
+    Factoid(_about("factoid", "spans", "mean_reciprocal_rank")),
+    Squad(
+        _about("squad", "spans", "f1"),
+        (("train", ("train.json",)), ("dev", ("dev.json",)), ("test", ("test.json",))),
+    ),
 )
-MOCK = {dataset.about.name: dataset for dataset in _DATASETS}
+MOCK: dict[str, Dataset] = {dataset.about.name: dataset for dataset in _DATASETS}
 
 SUITE = Suite(
     "mock",
@@ -105,7 +111,7 @@ SUITE = Suite(
         "Relation extraction": ("mock-relations",),
         "Sentence similarity": ("mock-similarity",),
         "Document classification": ("mock-documents", "mock-classes"),
-        "Question answering": ("mock-answers",),
+        "Question answering": ("mock-answers", "mock-factoid", "mock-squad"),
     },
 )
 
@@ -117,16 +123,3 @@ def find_task(name: str) -> Dataset:
         UsageError: there is none of that name.
     """
     return MOCK[name] if name in MOCK else find_dataset(name)
-
-
-def find_any_suite(name: str) -> Suite:
-    """A suite by its name, the mock one among them.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
-    if name == SUITE.name:
-        return SUITE
-    if name not in SUITES:
-        raise UsageError(f"suite {name!r} is unknown; valid: {', '.join([SUITE.name, *SUITES, 'ablations'])}")
-    return find_suite(name)

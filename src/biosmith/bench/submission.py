@@ -1,0 +1,291 @@
+"""A run packed to be handed in, and the check of what is handed in.
+
+A submission is one .zip: the records of the runs with their predictions and units, the models' lineage down to the
+raw files, and `SUBMISSION.json` with the digest of every file. It holds no text and no gold label of any dataset.
+Everything in it is checked against everything else: digests, scores recomputed from the predictions (with the data at
+hand), summaries, protocol.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from biosmith.artefact import MANIFEST, digest_file, write_by_rename
+from biosmith.bench.dataset import Mistake
+from biosmith.bench.jobs import data_digests
+from biosmith.bench.mock import find_task
+from biosmith.bench.results import PREDICTIONS, UNITS, ModelResults, Run, TaskResults, load_results
+from biosmith.bench.units import TOLERANCE, load_units, score_units
+from biosmith.errors import BadInput, BiosmithError, UsageError
+from biosmith.version import __version__
+
+INDEX = "SUBMISSION.json"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # zip's first day: the same results always make the same bytes
+LARGEST = 4 << 30  # bytes that a submission may unpack to
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What does not hold: in which file or run, what it says, and what was found."""
+
+    where: str
+    what: str
+    said: Any
+    found: Any
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what} is said to be {self.said}, found {self.found}"
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Outcome of a check.
+
+    Attributes:
+        runs: how many there are; `recomputed` of them were scored anew.
+        differences: what does not hold.
+        unchecked: run or dataset -> why it could not be scored anew.
+    """
+
+    runs: int
+    recomputed: int
+    differences: tuple[Difference, ...]
+    unchecked: Mapping[str, str]
+
+
+def pack(results: Path, out: Path) -> dict[str, Any]:
+    """Pack a results folder, or one model of it, into a .zip; the same results make the same bytes.
+
+    Returns:
+        `out`, `models`, `runs`, `files`, `bytes`, `digest`.
+
+    Raises:
+        UsageError: `out` exists or is no .zip, or there are no results.
+    """
+    if out.suffix != ".zip":
+        raise UsageError(f"{out} must end in .zip")
+    if out.exists():
+        raise UsageError(f"{out} exists already; choose another --out, or remove it")
+    loaded = load_results(results)
+    root = loaded.folder
+    files = {str(path.relative_to(root)): path for model in loaded.models for path in _files_of(model)}
+    for name in (MANIFEST, "plan.json"):
+        if (root / name).is_file():
+            files[name] = root / name
+    runs = sum(len(task.runs) for model in loaded.models for task in model.tasks.values())
+    index = {
+        "format": 1,
+        "version": __version__,
+        "suite": loaded.suite,
+        "models": {
+            m.model.name: {"digest": m.model.digest, "lineage": m.model.lineage or None}
+            for m in loaded.models
+        },
+        "runs": runs,
+        "files": {name: digest_file(path) for name, path in sorted(files.items())},
+    }
+    with write_by_rename(out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        text = json.dumps(index, indent=2, ensure_ascii=False) + "\n"
+        _add(archive, INDEX, text.encode())
+        for name, path in sorted(files.items()):
+            _add(archive, name, path.read_bytes())
+    return {
+        "out": str(out),
+        "models": len(loaded.models),
+        "runs": runs,
+        "files": len(files),
+        "bytes": out.stat().st_size,
+        "digest": digest_file(out),
+    }
+
+
+def _files_of(model: ModelResults) -> Iterator[Path]:
+    """The files of the runs that count."""
+    yield model.folder / "model.json"
+    for task in model.tasks.values():
+        yield task.folder / "settings.json"
+        yield from sorted(task.folder.glob("search-*.json"))
+        for run in task.runs:
+            yield from (task.folder / f"{run.stem}{suffix}" for suffix in (".json", PREDICTIONS, UNITS))
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    entry = zipfile.ZipInfo(name.replace("\\", "/"), _EPOCH)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    archive.writestr(entry, content)
+
+
+def verify(submission: Path, data: Path | None = None) -> Verified:
+    """Check a submission or a results folder.
+
+    Args:
+        submission: a .zip of `pack`, or a results folder.
+        data: the folder of the datasets; without it (or without a dataset in it) scores are not computed anew, but
+            are compared with the units beside the predictions.
+
+    Raises:
+        UsageError, BadInput: it is neither.
+    """
+    with _opened(submission) as (folder, differences):
+        loaded = load_results(folder)
+        unchecked: dict[str, str] = {}
+        runs = recomputed = 0
+        for model in loaded.models:
+            for task in model.tasks.values():
+                for run in task.runs:
+                    runs += 1
+                    where = f"{model.model.name}/{task.folder.name}/{run.stem}"
+                    differences += _check_files(task, run, where, model)
+                    try:
+                        differences += _rescore(task, run, where, data)
+                        recomputed += 1
+                    except _NotHere as error:
+                        unchecked[where] = str(error)
+        return Verified(runs, recomputed, tuple(differences), unchecked)
+
+
+class _NotHere(Exception):
+    """The data for a run is not at hand."""
+
+
+@contextmanager
+def _opened(submission: Path) -> Iterator[tuple[Path, list[Difference]]]:
+    """The folder of a submission, and what its index does not agree with."""
+    if submission.is_dir():
+        yield submission, []
+        return
+    if not zipfile.is_zipfile(submission):
+        what = "is no .zip" if submission.exists() else "does not exist"
+        raise UsageError(
+            f"{submission} {what}; expected what `biosmith bench submit` made, or a results folder"
+        )
+    with TemporaryDirectory(prefix="biosmith-") as name, zipfile.ZipFile(submission) as archive:
+        folder = Path(name)
+        yield folder, _unpack(archive, folder, submission)
+
+
+def _unpack(archive: zipfile.ZipFile, folder: Path, submission: Path) -> list[Difference]:
+    if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
+        raise BadInput(submission, f"would unpack to more than {LARGEST:,} bytes")
+    try:
+        index = json.loads(archive.read(INDEX))
+        listed = dict(index["files"])
+    except (KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
+        raise BadInput(submission, f"has no readable {INDEX}: {error}") from error
+    differences = []
+    for name in sorted({*listed, *archive.namelist()} - {INDEX}):
+        if name not in listed:
+            differences.append(Difference(name, "the file", "absent", "in the archive"))
+            continue
+        try:
+            content = archive.read(name)
+        except (KeyError, zipfile.BadZipFile):
+            differences.append(Difference(name, "the file", "in the archive", "absent or damaged"))
+            continue
+        found = hashlib.sha256(content).hexdigest()
+        if found != listed[name]:
+            differences.append(Difference(name, "its digest", listed[name][:12], found[:12]))
+        path = (folder / name).resolve()
+        if not path.is_relative_to(folder.resolve()):
+            raise BadInput(submission, "holds a file that would lie outside its folder", value=name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return differences
+
+
+def _check_files(task: TaskResults, run: Run, where: str, model: ModelResults) -> list[Difference]:
+    """Digests that the record gives, the record's own numbers, and the model."""
+    differences = []
+    for name, suffix in (("predictions", PREDICTIONS), ("units", UNITS)):
+        path = task.folder / f"{run.stem}{suffix}"
+        found = digest_file(path) if path.is_file() else "nothing"
+        if found != run.digests.get(name):
+            said = str(run.digests.get(name, "nothing"))
+            differences.append(Difference(where, f"the digest of its {name}", said[:12], found[:12]))
+    if run.model_digest != model.model.digest:
+        differences.append(Difference(where, "its model", run.model_digest[:12], model.model.digest[:12]))
+    differences += _differing(where, "value", run.scores.get("value"), run.value)
+    try:
+        claimed = load_units(task.folder / f"{run.stem}{UNITS}").score
+    except BadInput as error:
+        return [*differences, Difference(where, "the units", "readable", str(error))]
+    return differences + _differing(where, "value of its units", run.value, claimed)
+
+
+def _rescore(task: TaskResults, run: Run, where: str, data: Path | None) -> list[Difference]:
+    """Score the predictions anew.
+
+    Raises:
+        _NotHere: the data is not at hand.
+    """
+    dataset = find_task(run.dataset)
+    if data is None:
+        raise _NotHere("no --data to score the predictions against")
+    try:
+        digests = data_digests(dataset, data, dataset.about.evaluated)
+        if not digests:
+            raise _NotHere(f"{data} has no {dataset.about.evaluated} split of {run.dataset}")
+        gold = dataset.load(data, dataset.about.evaluated)
+    except UsageError as error:
+        raise _NotHere(str(error)) from error
+    if digests != run.protocol.get("files"):
+        return [Difference(where, "the data it was scored on", run.protocol.get("files"), digests)]
+    try:
+        lines = task.predictions(run)
+        values = [prediction for _, prediction in lines]
+        if [name for name, _ in lines] != dataset.names(gold):
+            return [Difference(where, "the list of instances", "the dataset's", "another")]
+        scores = dataset.score(gold, values)
+        units = score_units(dataset, gold, values, scores)
+    except (Mistake, BiosmithError, ValueError, KeyError, TypeError, OSError) as error:
+        return [Difference(where, "its predictions", "readable", f"{type(error).__name__}: {error}")]
+    differences = _differing(where, "value", run.value, float(scores["value"]))
+    for name, value in scores.items():
+        if isinstance(value, int | float) and name != "value":
+            differences += _differing(where, name, run.scores.get(name), value)
+    differences += _differing(where, "instances", run.instances, len(values))
+    saved = load_units(task.folder / f"{run.stem}{UNITS}")
+    if saved.rows.shape != units.rows.shape or abs(saved.rows - units.rows).max(initial=0) > TOLERANCE:
+        differences.append(Difference(where, "the units", "those of its predictions", "others"))
+    return differences
+
+
+def _differing(where: str, what: str, said: Any, found: float) -> list[Difference]:
+    same = isinstance(said, int | float) and math.isclose(said, found, abs_tol=TOLERANCE)
+    return [] if same else [Difference(where, what, said, found)]
+
+
+def verified_dict(result: Verified) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "runs": result.runs,
+        "recomputed": result.recomputed,
+        "sound": not result.differences,
+        "differences": [vars(d) for d in result.differences],
+        "unchecked": dict(result.unchecked),
+    }
+
+
+def verified_lines(result: Verified) -> Sequence[str]:
+    """For people."""
+    lines = [f"{result.recomputed:,} of {result.runs:,} runs were scored anew from their predictions"]
+    lines += [str(difference) for difference in result.differences]
+    reasons = dict.fromkeys(result.unchecked.values())
+    lines += [
+        f"{sum(r == reason for r in result.unchecked.values()):,} runs not scored anew: {reason}"
+        for reason in reasons
+    ]
+    lines.append(
+        "Sound: nothing differs" if not result.differences else f"{len(result.differences):,} differences"
+    )
+    return lines
