@@ -78,6 +78,17 @@ def memory_gib() -> float | None:
     return min(total, int(limit) if limit.isdigit() else total) / 2**30
 
 
+def has_graphics_card() -> bool:
+    """Whether a CUDA device is there for torch; torch is asked only where the driver does not already say no."""
+    if platform.system() == "Darwin":
+        return False
+    if platform.system() == "Linux" and not Path("/proc/driver/nvidia/version").exists():
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
 def graphics_cards() -> list[GraphicsCard]:
     """The CUDA devices that torch sees."""
     import torch

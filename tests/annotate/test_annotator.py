@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import biosmith
 from biosmith.annotate.annotator import Annotator, chunked
+from biosmith.annotate.sequences import Scores, Sequences
 from biosmith.errors import UsageError
 from biosmith.rejects import Rejects
 from biosmith.text.document import Document, Mention, Passage, Relation
@@ -174,15 +175,15 @@ def test_a_document_that_breaks_the_engine_is_listed_and_the_rest_goes_on(
     tagger_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nlp = biosmith.load(tagger_folder)
-    (tagger,) = nlp.taggers.values()
-    engine = tagger.engine
+    (reader,) = nlp.readers
+    engine = reader.engine
 
-    def fragile(examples: object) -> object:
-        if any(len(e.words) == 7 for e in examples):  # type: ignore[attr-defined]
+    def fragile(sequences: Sequences) -> Scores:
+        if 9 in sequences.lengths:  # seven words between two special tokens
             raise RuntimeError("boom")
-        return engine(examples)  # type: ignore[arg-type]
+        return engine(sequences)
 
-    monkeypatch.setattr(tagger, "engine", fragile)
+    monkeypatch.setattr(reader, "engine", fragile)
     rejects = Rejects()
     documents = [document("Gout is rare." if i != 13 else "a b c d e f g", str(i)) for i in range(20)]
     done = list(nlp.annotate(documents, rejects=rejects))

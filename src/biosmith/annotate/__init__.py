@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from biosmith.annotate.annotator import Annotator, OnLong
-from biosmith.annotate.engines import open_tagger
+from biosmith.annotate.engines import Precision, Settings, open_readers
 from biosmith.errors import UsageError
 
 __all__ = ["Annotator", "load"]
@@ -28,15 +28,20 @@ def load(
     device: str = "auto",
     on_long: OnLong = "window",
     keep: bool = False,
+    precision: Precision = "auto",
+    threads: int | None = None,
 ) -> Annotator:
     """One tuned model or several, ready to annotate documents.
 
     Args:
-        models: folders made by `finetune`, or any token classification folders of Hugging Face.
-        engine: what scores sequences; "auto" picks by what the machine has.
+        models: folders made by `finetune` or `quantize`, or any token classification folders of Hugging Face.
+        engine: what scores sequences: "torch", "openvino", "onnx"; "auto" picks by what the folder and the machine
+            have (`Annotator.engines` says why).
         device: "auto", "cpu", "cuda", ...
         on_long: what becomes of sentences longer than a model reads: "window", "error" or "truncate".
         keep: keep the mentions that documents bring with them.
+        precision: of the arithmetic: "float32", "bfloat16", "float16"; "auto" is the fastest in hardware.
+        threads: cores to use; None is all that this process may use.
 
     Raises:
         UsageError: no model, two of one name, an unknown engine, or a folder that is no tuned model.
@@ -46,8 +51,9 @@ def load(
         raise UsageError("no model was given")
     if on_long not in ("window", "error", "truncate"):
         raise UsageError(f"on_long {on_long!r} is unknown; valid: window, error, truncate")
-    named = {_name(folder, folders): open_tagger(folder, engine, device) for folder in folders}
-    return Annotator(named, on_long=on_long, keep=keep)
+    named = {_name(folder, folders): folder for folder in folders}
+    readers = open_readers(named, Settings(engine, device, precision, threads))
+    return Annotator(readers, on_long=on_long, keep=keep)
 
 
 def _name(folder: Path, folders: Sequence[Path]) -> str:

@@ -1,30 +1,30 @@
-"""Documents -> sentences -> windows -> engine -> mentions -> documents, in order, a bounded number at a time."""
+"""Documents -> sentences -> sequences -> engine -> mentions -> documents, in order, a bounded number at a time."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 
-import numpy as np
-
+from biosmith.annotate.engines import Reader
+from biosmith.annotate.reading import OnLong, Reading, TooLong, Words, lay_out, read_words
+from biosmith.annotate.sequences import Scores
 from biosmith.errors import BiosmithError
 from biosmith.rejects import Rejects
-from biosmith.tasks.inputs import Pieces
-from biosmith.tasks.labels import read_spans
-from biosmith.tasks.tagged import sentence_words
-from biosmith.tasks.tagging import Tagged, Tagger
 from biosmith.text.document import Document, Mention
 
-OnLong = Literal["window", "error", "truncate"]
+__all__ = ["Annotator", "Counts", "OnLong", "Prepared", "Step", "TooLong", "chunked"]
 
 # The look-ahead buffer, in which sequences are sorted by length: small at first, so that the first document comes soon.
 FIRST_DOCUMENTS, MOST_DOCUMENTS = 8, 256
 MOST_CHARACTERS = 500_000
 
 log = logging.getLogger("biosmith")
+
+# What is done with documents when their mentions are known: links, relations, labels.
+Step = Callable[[Sequence[Document]], list[Document]]
 
 
 @dataclass
@@ -35,9 +35,11 @@ class Counts:
         documents: annotated.
         mentions: found.
         failed: documents that could not be annotated.
-        windows: sequences read, over all models; a sentence that fits is one.
+        windows: sequences read, over all encoders; a sentence that fits is one.
         truncated: words that were not read because a sentence is too long (never, unless on_long is "truncate").
-        tokens: pieces read, over all models, special tokens not counted.
+        clipped: words of more pieces than a model reads, of which only the beginning was read.
+        tokens: pieces read, over all encoders, special tokens not counted.
+        unknown: pieces that no vocabulary entry stands for.
         seconds: spent.
     """
 
@@ -46,7 +48,9 @@ class Counts:
     failed: int = 0
     windows: int = 0
     truncated: int = 0
+    clipped: int = 0
     tokens: int = 0
+    unknown: int = 0
     seconds: float = 0.0
 
     def add(self, other: Counts) -> None:
@@ -55,24 +59,60 @@ class Counts:
             setattr(self, name, getattr(self, name) + value)
 
 
-class TooLong(BiosmithError):
-    """A sentence does not fit a model, and on_long is "error"."""
+@dataclass
+class Prepared:
+    """A chunk of documents, laid out for the engines."""
+
+    documents: Sequence[Document]
+    words: Words
+    readings: list[Reading]
+
+
+@dataclass
+class Annotated:
+    """What became of a chunk."""
+
+    documents: list[Document]
+    counts: Counts
+    failures: list[dict[str, str]] = field(default_factory=list)
 
 
 class Annotator:
     """One or several taggers over documents; made by `biosmith.load`.
 
     Attributes:
-        taggers: name -> tagger; each adds its own mentions.
+        readers: encoders with their engines; each of their heads adds its own mentions.
         on_long: what becomes of sentences longer than a model reads: overlapping "window"s, an "error" that fails the
             document, or "truncate", counted.
         keep: keep the mentions and relations that documents bring with them; else they are replaced.
+        steps: what is done with documents when their mentions are known.
         counts: what `annotate` has done so far.
     """
 
-    def __init__(self, taggers: dict[str, Tagger], *, on_long: OnLong = "window", keep: bool = False) -> None:
-        self.taggers, self.on_long, self.keep = taggers, on_long, keep
+    def __init__(
+        self,
+        readers: Sequence[Reader],
+        *,
+        on_long: OnLong = "window",
+        keep: bool = False,
+        steps: Sequence[Step] = (),
+    ) -> None:
+        self.readers, self.on_long, self.keep, self.steps = list(readers), on_long, keep, list(steps)
         self.counts = Counts()
+
+    @property
+    def taggers(self) -> list[str]:
+        """Names of the taggers."""
+        return [head.name for reader in self.readers for head in reader.heads]
+
+    @property
+    def engines(self) -> dict[str, str]:
+        """Tagger -> its engine and why."""
+        return {
+            head.name: f"{reader.engine.name} ({reader.engine.reason})"
+            for reader in self.readers
+            for head in reader.heads
+        }
 
     def annotate(
         self, documents: Iterable[Document], *, rejects: Rejects | None = None
@@ -84,8 +124,11 @@ class Annotator:
             rejects: collects documents that could not be annotated, with the reason; None logs them.
         """
         collected = rejects if rejects is not None else Rejects()
-        for chunk in chunked(documents):
-            yield from self.annotate_chunk(chunk, collected)
+        for done in self.annotate_chunks(chunked(documents)):
+            self.counts.add(done.counts)
+            for failed in done.failures:
+                collected.add(failed["file"], failed["record"], failed["reason"])
+            yield from done.documents
         if rejects is None and collected.count:
             first = collected.items[0]
             log.warning(
@@ -95,13 +138,63 @@ class Annotator:
                 first["reason"],
             )
 
+    def annotate_chunks(self, chunks: Iterable[Sequence[Document]]) -> Iterator[Annotated]:
+        """What becomes of each chunk, in order; while an engine computes, the next chunk is read and laid out.
+
+        The first chunk is given out before the second is read.
+        """
+        with ThreadPoolExecutor(1, thread_name_prefix="engine") as pool:
+            waiting: tuple[Sequence[Document], Prepared | None, Future[list[Scores]] | None] | None = None
+            for number, chunk in enumerate(chunks):
+                prepared = self._prepared(chunk)
+                scores = None if prepared is None else pool.submit(self.score, prepared)
+                if waiting is not None:
+                    yield self._finished(*waiting)
+                waiting = chunk, prepared, scores
+                if number == 0:
+                    yield self._finished(*waiting)
+                    waiting = None
+            if waiting is not None:
+                yield self._finished(*waiting)
+
+    def _prepared(self, chunk: Sequence[Document]) -> Prepared | None:
+        """A chunk laid out; None if that fails, so that it is found out which document is to blame."""
+        try:
+            return self.prepare(chunk)
+        except Exception:
+            return None
+
+    def _finished(
+        self,
+        chunk: Sequence[Document],
+        prepared: Prepared | None,
+        scores: Future[list[Scores]] | None,
+    ) -> Annotated:
+        began = time.perf_counter()
+        before, self.counts = self.counts, Counts()
+        rejects = Rejects(keep=len(chunk))
+        try:
+            done = None
+            if prepared is not None and scores is not None:
+                try:
+                    done = self.finish(prepared, scores.result())
+                except Exception:
+                    self.counts = Counts()
+            if done is None:
+                done = self.annotate_chunk(chunk, rejects)
+            self.counts.seconds = time.perf_counter() - began
+            return Annotated(done, self.counts, rejects.items)
+        finally:
+            self.counts = before
+
     def annotate_chunk(self, documents: Sequence[Document], rejects: Rejects) -> list[Document]:
         """Annotate a few documents together; if that fails, one by one, so that only the guilty fail."""
         began = time.perf_counter()
         before = Counts(**vars(self.counts))
         done: list[Document] = []
         try:
-            done = self._annotate(documents)
+            prepared = self.prepare(documents)
+            done = self.finish(prepared, self.score(prepared))
         except Exception as error:
             self.counts = before
             if len(documents) > 1:
@@ -112,58 +205,62 @@ class Annotator:
         self.counts.seconds += time.perf_counter() - began
         return done
 
-    def _annotate(self, documents: Sequence[Document]) -> list[Document]:
-        words = [list(sentence_words(document)) for document in documents]
-        sentences = [s for of_document in words for s in of_document]
-        texts = [
-            [_readable(document.text[a:b]) for a, b in sentence]
-            for document, of_document in zip(documents, words, strict=True)
-            for sentence in of_document
+    def prepare(self, documents: Sequence[Document]) -> Prepared:
+        """Cut documents into words and lay them out for each engine.
+
+        Raises:
+            TooLong: a sentence does not fit, and `on_long` is "error".
+        """
+        words = read_words(documents)
+        readings = [
+            lay_out(words, reader.cutter, reader.max_length, reader.stride, self.on_long)
+            for reader in self.readers
         ]
+        return Prepared(documents, words, readings)
+
+    def score(self, prepared: Prepared) -> list[Scores]:
+        """Each engine's scores."""
+        return [
+            reader.engine(reading.sequences)
+            for reader, reading in zip(self.readers, prepared.readings, strict=True)
+        ]
+
+    def finish(self, prepared: Prepared, scores: Sequence[Scores]) -> list[Document]:
+        """The documents with the mentions that scores mean, and what the steps add."""
+        documents, words = prepared.documents, prepared.words
         found: list[list[Mention]] = [[] for _ in documents]
-        owner = np.repeat(np.arange(len(documents)), [len(w) for w in words])
-        cut_by: dict[str, list[Pieces]] = {}
-        for name, tagger in self.taggers.items():
-            # Taggers with one vocabulary share the work of cutting words.
-            vocabulary = tagger.transform.digest
-            if vocabulary not in cut_by:
-                cut_by[vocabulary] = tagger.transform.cut_words(texts)
-            pieces = cut_by[vocabulary]
-            if self.on_long == "error":
-                self._refuse_long(tagger, pieces, owner, documents)
-            tagged = tagger.tag_pieces(pieces, "truncate" if self.on_long == "truncate" else "window")
-            for i, (sentence, cut, result) in enumerate(zip(sentences, pieces, tagged, strict=True)):
-                self._count(cut, result)
-                source = name if len(self.taggers) > 1 else ""
-                found[owner[i]] += _mentions(documents[owner[i]].text, sentence, tagger, result, source)
-        return [self._finish(d, mentions) for d, mentions in zip(documents, found, strict=True)]
+        several = len(self.taggers) > 1
+        for reader, reading, given in zip(self.readers, prepared.readings, scores, strict=True):
+            for head in reader.heads:
+                source = head.name if several else ""
+                for owner, mention in head.mentions(given, reading, words, documents, source):
+                    found[owner].append(mention)
+        done = [self._with(d, mentions) for d, mentions in zip(documents, found, strict=True)]
+        for step in self.steps:
+            done = step(done)
+        self._count(prepared, found)
+        return done
 
-    def _refuse_long(
-        self, tagger: Tagger, pieces: Sequence[Pieces], owner: Any, documents: Sequence[Document]
-    ) -> None:
-        room = tagger.max_length - tagger.transform.frame
-        for cut, document in zip(pieces, owner, strict=True):
-            if len(cut.ids) > room:
-                raise TooLong(
-                    f"a sentence of {len(cut.ids):,} pieces in document {documents[document].id} does not fit the "
-                    f"{room:,} that the model reads; read it in windows with --on-long window"
-                )
-
-    def _count(self, cut: Pieces, result: Tagged) -> None:
-        self.counts.windows += result.windows
-        self.counts.truncated += result.truncated
-        self.counts.tokens += len(cut.ids)
-
-    def _finish(self, document: Document, mentions: list[Mention]) -> Document:
-        self.counts.documents += 1
-        self.counts.mentions += len(mentions)
-        kept = document.mentions if self.keep else ()
-        together = sorted((*kept, *mentions), key=lambda m: (m.start, m.end, m.type))
-        return replace(
-            document,
-            mentions=tuple(together),
-            relations=document.relations if self.keep else (),
+    def _with(self, document: Document, mentions: list[Mention]) -> Document:
+        if self.keep or len(self.taggers) > 1:
+            mentions = sorted(
+                (*(document.mentions if self.keep else ()), *mentions), key=lambda m: (m.start, m.end, m.type)
+            )
+        relations = document.relations if self.keep else ()
+        return Document(
+            document.id, document.text, document.passages, tuple(mentions), relations, document.infons
         )
+
+    def _count(self, prepared: Prepared, found: Sequence[Sequence[Mention]]) -> None:
+        counts = self.counts
+        counts.documents += len(found)
+        counts.mentions += sum(map(len, found))
+        for reading in prepared.readings:
+            counts.windows += reading.windows
+            counts.truncated += reading.truncated
+            counts.clipped += reading.clipped
+            counts.tokens += reading.tokens
+            counts.unknown += reading.unknown
 
 
 def chunked(documents: Iterable[Document]) -> Iterator[list[Document]]:
@@ -178,24 +275,3 @@ def chunked(documents: Iterable[Document]) -> Iterator[list[Document]]:
             chunk, characters, size = [], 0, min(2 * size, MOST_DOCUMENTS)
     if chunk:
         yield chunk
-
-
-def _readable(word: str) -> str:
-    """Lone surrogates, which no tokenizer takes, as U+FFFD; offsets are those of the text itself in any case."""
-    try:
-        word.encode()
-    except UnicodeEncodeError:
-        return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in word)
-    return word
-
-
-def _mentions(
-    text: str, words: Sequence[tuple[int, int]], tagger: Tagger, result: Tagged, source: str
-) -> Iterator[Mention]:
-    """The mentions of one sentence; their score is the mean probability of their words' labels."""
-    if not result.labels.any() and tagger.outside == 0:
-        return
-    for first, end, type in read_spans(tagger.tags(result)):
-        a, b = words[first][0], words[end - 1][1]
-        score = float(result.probabilities[first:end].mean())
-        yield Mention(a, b, text[a:b], type, score, infons={"model": source} if source else {})

@@ -1,0 +1,77 @@
+"""The OpenVINO engine: one stream a core, batches handed out as streams come free. Imports no torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino
+
+from biosmith.annotate.engines import Choice, Reader, Settings, has_bfloat16, stacked_heads
+from biosmith.annotate.engines.cache import cache_folder
+from biosmith.annotate.pieces import PieceCutter
+from biosmith.annotate.sequences import PaddedBatch, Scores, Sequences, padded_batches
+from biosmith.annotate.tuned import TunedTagger
+from biosmith.machine import usable_cores
+
+BUDGET = 1024  # tokens of a batch: what a core's cache holds
+
+HINTS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
+
+
+class OpenVinoEngine:
+    """See `Engine`."""
+
+    name = "openvino"
+
+    def __init__(
+        self, model: Path | Any, outputs: int, longest: int, *, hint: str, threads: int, reason: str = ""
+    ) -> None:
+        core = openvino.Core()
+        self.outputs, self.longest, self.reason = outputs, longest, reason
+        options = {
+            "NUM_STREAMS": threads,
+            "INFERENCE_NUM_THREADS": threads,
+            "INFERENCE_PRECISION_HINT": hint,
+        }
+        if isinstance(model, Path):
+            core.set_property({"CACHE_DIR": str(cache_folder() / "compiled")})
+        self._queue = openvino.AsyncInferQueue(core.compile_model(model, "CPU", options), threads)
+        self._queue.set_callback(_keep)
+
+    def __call__(self, sequences: Sequences) -> Scores:
+        """See `Engine`."""
+        scores = np.empty((len(sequences.picks), self.outputs), np.float32)
+        for batch in padded_batches(sequences, BUDGET, self.longest):
+            inputs = {"input_ids": batch.ids_BL, "attention_mask": batch.mask_BL}
+            self._queue.start_async(inputs, (scores, batch))
+        self._queue.wait_all()
+        return scores
+
+
+def _keep(request: Any, given: tuple[Scores, PaddedBatch]) -> None:
+    scores, batch = given
+    logits = request.get_output_tensor(0).data
+    scores[batch.rows] = logits.reshape(-1, logits.shape[-1])[batch.places]
+
+
+def open_openvino(group: dict[str, TunedTagger], choice: Choice, settings: Settings) -> Reader:
+    """A reader whose engine is OpenVINO."""
+    first = next(iter(group.values()))
+    assert first.network is not None
+    precision = settings.precision
+    if precision == "auto":
+        precision = "bfloat16" if has_bfloat16() else "float32"
+    heads = stacked_heads(group)
+    beside = "" if first.network.precision == "float32" else f"{first.network.precision} with "
+    engine = OpenVinoEngine(
+        first.folder / first.network.file,
+        heads[-1].columns.stop,
+        first.network.max_length,
+        hint=HINTS[precision],
+        threads=settings.threads or usable_cores(),
+        reason=f"{choice.reason}; {beside}{precision}",
+    )
+    stride = max(tagger.stride for tagger in group.values())
+    return Reader(PieceCutter.load(first.folder), engine, heads, first.network.max_length, stride)

@@ -1,0 +1,376 @@
+"""A tuned tagger in int8 for a CPU engine: calibrated on the user's text, refused where it costs too much F1.
+
+OpenVINO: static, weights and activations, by NNCF with SmoothQuant (Xiao et al., 2023). ONNX Runtime: weights are
+static, activations are scaled as they come. The classification layer keeps its precision in both: it is a
+thousandth of the work, and what it says is the answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from biosmith.annotate.engines import (
+    Choice,
+    Settings,
+    has_bfloat16,
+    has_int8_dot_products,
+    is_installed,
+    require_engine,
+)
+from biosmith.annotate.engines.conversion import (
+    FILES,
+    Traceable,
+    load_traceable,
+    quiet,
+    to_onnx,
+    to_openvino,
+    write_engine_folder,
+)
+from biosmith.annotate.engines.torch_engine import open_torch
+from biosmith.annotate.pieces import PieceCutter
+from biosmith.annotate.reading import lay_out, read_words
+from biosmith.annotate.sequences import Engine, PaddedBatch, Sequences, padded_batches
+from biosmith.annotate.tuned import EngineFile, TunedTagger, read_tuned
+from biosmith.artefact import Manifest, describe_input, folder_by_rename, require_new_folder
+from biosmith.errors import BiosmithError, UsageError
+from biosmith.machine import usable_cores
+from biosmith.progress import say
+from biosmith.tasks import ner
+from biosmith.tasks.inputs import Example
+from biosmith.tasks.labels import read_spans
+from biosmith.tasks.tagged import TaggedData, load_split
+from biosmith.tasks.tagging import Tagger, check_tags
+from biosmith.text import formats
+from biosmith.text.document import Document, Passage
+
+GATE = 0.3  # points of F1
+CALIBRATION_BATCHES, CALIBRATION_TOKENS = 64, 512
+
+# What keeps its precision, from the fastest scheme to the most careful; patterns of the names of operations.
+SCHEMES: dict[str, tuple[str, ...]] = {
+    "all layers": (".*classifier.*",),
+    "all layers but what follows the activation": (
+        ".*classifier.*",
+        r".*feed_forward\.down.*",
+        r".*[^n]\.output\.dense.*",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class QuantizeReport:
+    """What came out.
+
+    Attributes:
+        engine, scheme: what it was made for and which layers are int8.
+        before, after: entity F1 on the development set, in [0, 1], of torch in 32 bits and of the quantised model; None
+            without a development set.
+        equal_mentions: share of mentions there that both find alike.
+        mentions: that torch finds there.
+        calibrated_on: sentences.
+        bytes: of the network's files.
+    """
+
+    engine: str
+    scheme: str
+    before: float | None
+    after: float | None
+    equal_mentions: float | None
+    mentions: int
+    calibrated_on: int
+    bytes: int
+
+
+def quantize(
+    tuned: Path,
+    out: Path,
+    *,
+    data: Path | None = None,
+    text: Sequence[Path] = (),
+    gate: float = GATE,
+    engine: str = "auto",
+) -> QuantizeReport:
+    """Make an int8 tagger for a CPU engine; its folder is a tuned model for `annotate`.
+
+    Args:
+        tuned: a tuned tagger.
+        out: the folder to make.
+        data: a dataset's folder, whose dev split is the development set, or a file; None takes the one that the
+            tagger's manifest names, if it is still there.
+        text: documents to calibrate on; the development set's sentences if there are none.
+        gate: points of F1 that may be lost on the development set.
+        engine: "openvino" or "onnx"; "auto" is the first of them that is installed.
+
+    Raises:
+        UsageError: `out` exists, an engine or a model that cannot be used, nothing to calibrate on.
+        BiosmithError: F1 falls by more than the gate, whichever layers are spared.
+    """
+    require_new_folder(out)
+    if gate < 0:
+        raise UsageError(f"the gate is in points of F1 and not negative, not {gate}")
+    info = read_tuned(tuned)
+    if info.network is not None:
+        raise UsageError(f"{tuned} is quantised already; take the folder it was made from")
+    engine = _engine(engine)
+    development = _development(info, data, text)
+    group = {"tagger": info}
+    traced = load_traceable(group)
+    cutter = PieceCutter(traced.transform.tokenizer.backend_tokenizer, str(tuned))
+    sequences, sentences = _calibration(cutter, traced.max_length, text, development)
+    judge = None if development is None else _Judge(info, traced, development)
+    tried = []
+    with folder_by_rename(out) as temporary:
+        for scheme, spared in SCHEMES.items():
+            say(f"Quantising {tuned} for {engine}: {scheme}")
+            MAKERS[engine](traced, sequences, spared, temporary / FILES[engine])
+            verdict = None if judge is None else judge(_open(engine, temporary, traced, info))
+            if verdict is None or verdict.drop <= gate:
+                break
+            tried.append(f"{100 * verdict.after:.2f} with {scheme}")
+            say(f"F1 falls from {100 * verdict.before:.2f} to {tried[-1]}")
+        else:
+            assert verdict is not None
+            raise BiosmithError(
+                f"{tuned} loses more than {gate} points of F1 on the development set in int8: "
+                f"{100 * verdict.before:.2f} in 32 bits, {', '.join(tried)}; nothing was written. "
+                "Calibrate on text like yours (--text), or allow more with --gate"
+            )
+        report = _report(engine, scheme, verdict, sentences, temporary)
+        network = EngineFile(engine, FILES[engine], "int8", traced.max_length, has_int8_dot_products())
+        write_engine_folder(temporary, info, traced, network, _manifest(info, report, data, text, gate))
+    return report
+
+
+def _engine(asked: str) -> str:
+    if asked not in ("auto", *MAKERS):
+        raise UsageError(f"engine {asked!r} cannot be quantised for; valid: auto, {', '.join(MAKERS)}")
+    if asked == "auto":
+        asked = next((name for name in MAKERS if is_installed(name)), "openvino")
+    require_engine(asked)
+    return asked
+
+
+def _development(info: TunedTagger, data: Path | None, text: Sequence[Path]) -> TaggedData | None:
+    """The development set: given, or named in the manifest and still as it was."""
+    if data is None and info.manifest is not None:
+        dev = ("dev", "valid")
+        for item in info.manifest.inputs:
+            path = Path(str(item.get("path", "")))
+            if path.is_file() and any(w in path.name for w in dev) and describe_input(path) == dict(item):
+                data = path
+                say(f"The development set is {path}, as the manifest of {info.folder} says")
+    if data is None:
+        if not text:
+            raise UsageError(
+                f"there is nothing to calibrate {info.folder} on: name a development set with --data, or documents "
+                "like those to annotate with --text"
+            )
+        say("Without a development set (--data) nobody knows what int8 costs: no gate is applied")
+        return None
+    development = load_split(data, "dev")
+    check_tags(development.sentences, info.label_set)
+    return development
+
+
+def _calibration(
+    cutter: PieceCutter, max_length: int, text: Sequence[Path], development: TaggedData | None
+) -> tuple[Sequences, int]:
+    """Sequences of all lengths to calibrate on, and of how many sentences they are."""
+    wanted = CALIBRATION_BATCHES * CALIBRATION_TOKENS
+    documents: list[Document] = []
+    characters = 0
+    if text:
+        for document in formats.read(list(text)):
+            documents.append(document)
+            characters += len(document.text)
+            if characters > 6 * wanted:  # several characters a piece
+                break
+    else:
+        assert development is not None
+        for number, sentence in enumerate(development.sentences):
+            words = " ".join(sentence.words)
+            documents.append(Document(str(number), words, (Passage("sentence", words),)))
+    words_ = read_words(documents)
+    if not words_.texts:
+        raise UsageError("the text to calibrate on holds no words")
+    reading = lay_out(words_, cutter, max_length, max_length // 2, "window")
+    return reading.sequences, len(words_.begins) - 1
+
+
+def _calibration_batches(sequences: Sequences, longest: int) -> list[PaddedBatch]:
+    batches = list(padded_batches(sequences, CALIBRATION_TOKENS, longest))
+    chosen = np.linspace(0, len(batches) - 1, min(len(batches), CALIBRATION_BATCHES)).astype(int)
+    return [batches[i] for i in chosen.tolist()]
+
+
+def _make_openvino(traced: Traceable, sequences: Sequences, spared: Sequence[str], file: Path) -> None:
+    import nncf
+    import openvino
+
+    model = to_openvino(traced.network)
+    items = [
+        {"input_ids": batch.ids_BL, "attention_mask": batch.mask_BL}
+        for batch in _calibration_batches(sequences, traced.max_length)
+    ]
+    overflow = nncf.OverflowFix.DISABLE if has_int8_dot_products() else nncf.OverflowFix.ENABLE
+    with quiet():
+        made = nncf.quantize(
+            model,
+            nncf.Dataset(items),
+            subset_size=len(items),
+            model_type=nncf.ModelType.TRANSFORMER,
+            ignored_scope=nncf.IgnoredScope(patterns=list(spared), validate=False),
+            advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=overflow),
+        )
+    openvino.save_model(made, file, compress_to_fp16=False)
+
+
+def _make_onnx(traced: Traceable, sequences: Sequences, spared: Sequence[str], file: Path) -> None:
+    """Activations are scaled batch by batch, so nothing is calibrated; only products with weights are int8."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    plain = file.with_name("float32.onnx")
+    to_onnx(traced.network, plain)
+    with quiet():
+        graph = onnx.load(str(plain)).graph
+        quantize_dynamic(
+            str(plain),
+            str(file),
+            op_types_to_quantize=["MatMul", "Gemm"],
+            weight_type=QuantType.QInt8,
+            per_channel=True,
+            reduce_range=not has_int8_dot_products(),
+            nodes_to_exclude=[node.name for node in graph.node if _is_spared(node, spared)],
+            extra_options={"MatMulConstBOnly": True},
+        )
+    plain.unlink()
+
+
+def _is_spared(node: Any, patterns: Sequence[str]) -> bool:
+    """Whether a node belongs to a spared module; torch writes a node's module path into its metadata."""
+    scopes = " ".join(item.value for item in node.metadata_props)
+    return any(re.search(pattern.strip(".*"), scopes) for pattern in patterns)
+
+
+# engine -> a function that writes the int8 network
+MAKERS: dict[str, Callable[[Traceable, Sequences, Sequence[str], Path], None]] = {
+    "openvino": _make_openvino,
+    "onnx": _make_onnx,
+}
+
+
+def _open(engine: str, folder: Path, traced: Traceable, info: TunedTagger) -> Engine:
+    """The engine of what was just made, in 32 bits beside int8."""
+    outputs = len(info.label_set.labels)
+    if engine == "openvino":
+        from biosmith.annotate.engines.openvino_engine import OpenVinoEngine
+
+        hint = "bf16" if has_bfloat16() else "f32"
+        # Read, not handed over as a path: there is nothing to keep compiled yet.
+        import openvino
+
+        model = openvino.Core().read_model(folder / FILES[engine])
+        return OpenVinoEngine(model, outputs, traced.max_length, hint=hint, threads=usable_cores())
+    from biosmith.annotate.engines.onnx_engine import OnnxEngine
+
+    return OnnxEngine(folder / FILES[engine], outputs, traced.max_length, threads=usable_cores())
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    before: float
+    after: float
+    equal_mentions: float
+    mentions: int
+
+    @property
+    def drop(self) -> float:
+        """Points of F1 lost."""
+        return 100 * (self.before - self.after)
+
+
+class _Judge:
+    """Scores engines on the development set beside torch in 32 bits."""
+
+    def __init__(self, info: TunedTagger, traced: Traceable, development: TaggedData) -> None:
+        self.development = development
+        self.transform, self.info, self.traced = traced.transform, info, traced
+        settings = Settings("torch", "cpu", "float32")
+        reader = open_torch({"tagger": info}, Choice("torch", ""), settings)
+        self.before, self.expected = self._score(reader.engine)
+
+    def __call__(self, engine: Engine) -> _Verdict:
+        after, found = self._score(engine)
+        equal = len(self.expected & found) / max(1, len(self.expected), len(found))
+        return _Verdict(self.before, after, equal, len(self.expected))
+
+    def _score(self, engine: Engine) -> tuple[float, set[tuple[int, int, int, str]]]:
+        tagger = Tagger(
+            self.transform,
+            self.info.label_set,
+            ExampleEngine(engine),
+            self.traced.max_length,
+            self.info.stride,
+            self.traced.chains[0],
+        )
+        report = ner.score_data(tagger, self.development)
+        tagged = tagger.tag([s.words for s in self.development.sentences])
+        mentions = {(number, *span) for number, t in enumerate(tagged) for span in read_spans(tagger.tags(t))}
+        return report.conll.overall.f1, mentions
+
+
+class ExampleEngine:
+    """An engine in the form that `tasks.tagging.Tagger` takes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def __call__(self, examples: Sequence[Example]) -> list[NDArray[np.float32]]:
+        """Scores [picks, labels] of each example."""
+        if not examples:
+            return []
+        lengths = np.array([len(e.ids) for e in examples], np.int64)
+        begins = np.append(0, np.cumsum(lengths))
+        picks = np.concatenate([e.picks + a for e, a in zip(examples, begins, strict=False)])
+        ids = np.concatenate([e.ids for e in examples]).astype(np.int32)
+        scores = self.engine(Sequences(ids, begins, picks.astype(np.int64)))
+        return np.split(scores, np.cumsum([len(e.picks) for e in examples])[:-1])
+
+
+def _report(
+    engine: str, scheme: str, verdict: _Verdict | None, sentences: int, folder: Path
+) -> QuantizeReport:
+    size = sum(p.stat().st_size for p in folder.glob("*") if p.suffix in (".bin", ".xml", ".onnx"))
+    if verdict is None:
+        return QuantizeReport(engine, scheme, None, None, None, 0, sentences, size)
+    return QuantizeReport(
+        engine,
+        scheme,
+        verdict.before,
+        verdict.after,
+        verdict.equal_mentions,
+        verdict.mentions,
+        sentences,
+        size,
+    )
+
+
+def _manifest(
+    info: TunedTagger, report: QuantizeReport, data: Path | None, text: Sequence[Path], gate: float
+) -> Manifest:
+    inputs = [describe_input(path) for path in (info.folder, *((data,) if data else ()), *text)]
+    config = {"task": "ner", "scheme": report.scheme, "gate": gate}
+    counts = {
+        "dev_f1": report.after,
+        "dev_f1_float32": report.before,
+        "equal_mentions": report.equal_mentions,
+    }
+    return Manifest("tuned", config, inputs=inputs, counts=counts)

@@ -1,0 +1,120 @@
+"""What a tuned tagger's folder says of itself, read without torch or transformers.
+
+`finetune` makes plain folders of Hugging Face. `quantize` makes folders for one CPU engine: the network in that
+engine's own form, with `config.json`, `tokenizer.json` and a manifest whose config has an "engine".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from biosmith.artefact import MANIFEST, Manifest, load_manifest
+from biosmith.errors import BadInput, UsageError
+from biosmith.tasks.decoding import Chain
+from biosmith.tasks.labels import OUTSIDE, LabelSet, guess_scheme, split_tag
+
+DEFAULT_STRIDE = 128
+TASKS = ("ner", "pico")
+
+
+@dataclass(frozen=True)
+class EngineFile:
+    """A network in the form of one engine.
+
+    Attributes:
+        engine: "openvino" or "onnx".
+        file: name of the network's file in the folder.
+        precision: "int8" or "float32": of its weights.
+        vnni: made for processors that multiply int8 without overflow; others need it made anew.
+        max_length: tokens that it reads.
+    """
+
+    engine: str
+    file: str
+    precision: str
+    max_length: int
+    vnni: bool = False
+
+
+@dataclass(frozen=True)
+class TunedTagger:
+    """A tuned tagger's folder.
+
+    Attributes:
+        folder: where it is.
+        label_set: labels, in the order of its outputs.
+        max_length: tokens of the longest sequence it was trained on; None where the folder does not say.
+        stride: pieces that overlapping windows share.
+        chain: scores of a CRF that an engine folder holds.
+        network: in the form of an engine; None for plain folders.
+        manifest: None for folders that biosmith has not made.
+    """
+
+    folder: Path
+    label_set: LabelSet
+    max_length: int | None
+    stride: int
+    chain: Chain | None
+    network: EngineFile | None
+    manifest: Manifest | None
+
+
+def read_tuned(folder: Path) -> TunedTagger:
+    """What the folder of a tagger says.
+
+    Raises:
+        UsageError: no such folder, no label map, or a model tuned for another task.
+        BadInput: config.json is damaged, or its labels are no tags.
+    """
+    labels = read_labels(folder)
+    manifest = load_manifest(folder) if (folder / MANIFEST).is_file() else None
+    config: Mapping[str, Any] = {} if manifest is None else manifest.config
+    task = config.get("task", "ner")
+    if task not in TASKS:
+        raise UsageError(f"{folder} was tuned for {task}; a tagger is needed ({', '.join(TASKS)})")
+    try:
+        label_set = LabelSet(tuple(labels), guess_scheme(labels))
+        known = [split_tag(label) for label in labels]
+    except ValueError as error:
+        raise BadInput(folder, f"its label map is not of tags: {error}", value=labels) from error
+    if not any(prefix == OUTSIDE for prefix, _ in known):
+        raise BadInput(folder, "its label map has no O; it is not a tagger", value=labels)
+    counts = {} if manifest is None else manifest.counts
+    engine, chain = config.get("engine"), config.get("chain")
+    return TunedTagger(
+        folder,
+        label_set,
+        config.get("max_length"),
+        int(counts.get("longest_mention", DEFAULT_STRIDE)),
+        None if chain is None else Chain(*(np.array(part, np.float32) for part in chain)),
+        None if engine is None else EngineFile(**engine),
+        manifest,
+    )
+
+
+def task_of(folder: Path) -> str:
+    """What a folder was tuned for; "ner" where it does not say."""
+    if not (folder / MANIFEST).is_file():
+        return "ner"
+    return str(load_manifest(folder).config.get("task", "ner"))
+
+
+def read_labels(folder: Path) -> list[str]:
+    """The labels of a tuned folder, in the order of its outputs. Raises as `read_tuned`."""
+    file = folder / "config.json"
+    if not file.is_file():
+        what = "has no config.json" if folder.is_dir() else "does not exist"
+        raise UsageError(f"{folder} {what}; expected a Hugging Face model folder")
+    try:
+        labels = json.loads(file.read_text(encoding="utf-8"))["id2label"]
+        return [str(labels[key]) for key in sorted(labels, key=int)]
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(file, f"is not JSON: {error}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{folder} has no label map in its config.json; it is not a tuned model") from error
