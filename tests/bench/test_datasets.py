@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from biosmith.bench.datasets import DATASETS, find_dataset
-from biosmith.bench.listing import check_dataset, list_splits
+from biosmith.bench.datasets import find_dataset
+from biosmith.bench.listing import list_splits
 from biosmith.bench.scoring import score_predictions
 from biosmith.bench.suites import find_suite
 from biosmith.cli import main
@@ -53,7 +53,10 @@ def test_every_split_at_hand_counts_what_the_paper_counts(shared_data: Path) -> 
     assert by_split["HoC", "test"]["positives"] == 62 + 14 + 19 + 24 + 53 + 65 + 23 + 79 + 105 + 40
 
 
-@pytest.mark.parametrize("name", [name for name in DATASETS if name != "BioASQ"])
+BLURB = [d.about.name for d in find_suite("blurb").datasets]
+
+
+@pytest.mark.parametrize("name", [name for name in BLURB if name != "BioASQ"])
 def test_gold_as_prediction_scores_one(shared_data: Path, tmp_path: Path, name: str) -> None:
     dataset = find_dataset(name)
     instances = dataset.load(shared_data / "benchmarks", "test")
@@ -192,31 +195,6 @@ def test_lines_that_are_no_prediction_are_named(tmp_path: Path) -> None:
     (tmp_path / "p").write_text('{"id": 1, "prediction": "false"}\n{"id": 2}\n', encoding="utf-8")
     with pytest.raises(BadInput, match=r'line 2: an object with "id" and "prediction"'):
         score_predictions(find_dataset("chemprot"), data, tmp_path / "p")
-
-
-def test_a_check_names_everything_that_is_wrong_by_file_and_line(tmp_path: Path) -> None:
-    folder = chemprot(tmp_path) / "chemprot" / "blurb"
-    rows = [
-        ("a.T1.T2", 'an "unbalanced quote is text', "false"),
-        ("b.T1.T2", "two columns"),
-        ("c.T1.T2", "an unknown label", "CPR:1"),
-        ("test0.T1.T2", "an id of the test split", "false"),
-    ]
-    write(folder / "train.tsv", *rows)
-    write(folder / "dev.tsv")
-    problems = check_dataset(find_dataset("chemprot"), tmp_path)
-    listed = [(Path(p["file"]).name, p["record"], p["reason"]) for p in problems.items]
-    assert ("train.tsv", "line 2", "has 2 columns, not 3 (id, sentence, label)") in listed
-    assert any(x[:2] == ("train.tsv", "line 3") and "'CPR:1' is unknown" in x[2] for x in listed)
-    assert any("dev split" in x[1] for x in listed)
-    assert any(x[0] == "test.tsv" and "is in several splits: test, train" in x[2] for x in listed)
-    assert len(listed) == 4
-
-
-def test_the_files_at_hand_have_nothing_wrong_but_what_is_known(shared_data: Path) -> None:
-    for name in ("ChemProt", "HoC", "BIOSSES", "PubMedQA", "s800"):
-        if name in DATASETS:
-            assert check_dataset(find_dataset(name), shared_data / "benchmarks").items == []
 
 
 def test_bioasq_is_read_from_the_users_own_copy(tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
-"""What of a suite is in a folder, beside what the papers count; and what is wrong with a dataset's files."""
+"""What of a suite is in a folder, beside what the papers count."""
 
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,32 @@ from typing import Any
 from biosmith.bench.dataset import SPLITS, Dataset, Paper
 from biosmith.bench.datasets.bioasq import BioASQ
 from biosmith.errors import BiosmithError, UsageError
-from biosmith.rejects import Rejects
 
 
 def list_splits(datasets: Sequence[Dataset], data: Path) -> list[dict[str, Any]]:
     """A row a split: counts measured here, the paper's, whether they match, and why not where that is known.
 
-    Splits that are not there have None for `instances` and say so in `note`; `listed` is the number of ids where only
-    those may be shipped.
+    Splits that are not there have None for `instances` and say so in `note`; a split that the dataset does not have at
+    all has none and matches. `listed` is the number of ids where only those may be shipped. Where the paper counts all
+    splits together, `paper` is None and `whole` says both sums; they match if the sums do.
     """
     if not data.is_dir():
         raise UsageError(f"{data} does not exist" if not data.exists() else f"{data} is not a folder")
-    return [_row(dataset, data, split) for dataset in datasets for split in SPLITS]
+    return [row for dataset in datasets for row in _rows(dataset, data)]
+
+
+def _rows(dataset: Dataset, data: Path) -> list[dict[str, Any]]:
+    rows = [_row(dataset, data, split) for split in SPLITS]
+    whole, counted = dataset.about.whole, dataset.about.counted
+    if whole is not None:
+        here = sum(row.get(counted) or 0 for row in rows)
+        for row in rows:
+            if row["paper"] is None and row["instances"] is not None:
+                row["whole"] = {"here": here, "paper": whole.count}
+                row["matches"] = here == whole.count
+                row["note"] = f"all splits together: {here:,} {counted} here, {whole.count:,} in the paper"
+                row["note"] += f"; {whole.difference}" if whole.difference else ""
+    return rows
 
 
 def _row(dataset: Dataset, data: Path, split: str) -> dict[str, Any]:
@@ -31,6 +44,8 @@ def _row(dataset: Dataset, data: Path, split: str) -> dict[str, Any]:
     row: dict[str, Any] = {"dataset": about.name, "split": split, "task": about.task, "instances": None}
     row |= {"counted": about.counted, "paper": paper.count, "matches": False, "note": ""}
     try:
+        if paper.count == 0 and split not in dataset.find(data):
+            return {**row, "instances": 0, about.counted: 0, "matches": True, "note": f"has no {split} split"}
         counts = dataset.count(dataset.load(data, split))
     except UsageError as error:
         if isinstance(dataset, BioASQ) and (listed := _listed(dataset, data, split)) is not None:
@@ -49,37 +64,3 @@ def _listed(dataset: BioASQ, data: Path, split: str) -> int | None:
     with contextlib.suppress(UsageError):
         return dataset.listed(data, split)
     return None
-
-
-def check_dataset(dataset: Dataset, data: Path) -> Rejects:
-    """All that is wrong with a dataset's files, by file and line: bad records, empty splits, ids in two splits."""
-    problems = Rejects()
-    seen: dict[str, list[tuple[str, str, int | str]]] = defaultdict(list)
-    found = dataset.find(data)
-    for split in SPLITS:
-        if split not in found:
-            problems.add(data, f"{split} split", "is not there")
-            continue
-        before = problems.count
-        try:
-            instances = dataset.load(data, split, problems)
-        except BiosmithError as error:
-            problems.add(data, f"{split} split", str(error))
-            continue
-        if not instances and problems.count == before:
-            problems.add(data, f"{split} split", "is empty")
-        if dataset.about.task not in ("ner", "pico"):
-            for instance in instances:
-                if instance.group or dataset.about.task in ("relations", "answers"):
-                    seen[instance.group or instance.id].append((split, instance.file, instance.line))
-    for id, places in seen.items():
-        splits = sorted({split for split, _, _ in places})
-        if len(splits) > 1 and not _counts_rows(id):
-            _, file, line = places[-1]
-            problems.add(file, f"line {line}", f"{id} is in several splits: {', '.join(splits)}")
-    return problems
-
-
-def _counts_rows(id: str) -> bool:
-    """Whether an id is just the number of a row, which says nothing across files (GAD)."""
-    return id.isdecimal() and len(id) < 6

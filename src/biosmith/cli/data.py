@@ -8,22 +8,28 @@ from typing import Annotated, Any
 import tyro
 
 from biosmith.cli import Report
+from biosmith.rejects import Rejects
 
 
-def ls(*, suite: str = "blurb", data: Path) -> Report:
+def ls(*, suite: str = "blurb", data: Path | None = None) -> Report:
     """List the datasets of a suite: what is in each split here, beside what the paper counts.
 
     Example:
         biosmith data ls --suite blurb --data benchmarks
 
     Args:
-        suite: blurb.
-        data: the folder that holds the datasets' folders.
+        suite: blurb, bioformer15, biom, extras or mock.
+        data: the folder that holds the datasets' folders; the mock suite brings its own.
     """
     from biosmith.bench.listing import list_splits
+    from biosmith.bench.mock import FOLDER
     from biosmith.bench.suites import find_suite
+    from biosmith.errors import UsageError
 
-    rows = list_splits(find_suite(suite).datasets, data)
+    found = find_suite(suite)
+    if data is None and suite != "mock":
+        raise UsageError("--data is needed: the folder that holds the datasets' folders")
+    rows = list_splits(found.datasets, data or FOLDER)
     return Report(rows, _table(rows))
 
 
@@ -47,13 +53,18 @@ def prepare(
     """
     from biosmith.bench.prepare import prepare as make
 
-    counts = make(dataset, raw, out, splits)
+    faults = Rejects()
+    counts = make(dataset, raw, out, splits, faults)
     text = f"{out}: " + ", ".join(f"{split} {count:,}" for split, count in counts.items())
-    return Report({"dataset": dataset, "out": str(out), "instances": counts}, text)
+    if faults.count:
+        text += f"\n{faults.count} faults of the corpus were taken as they are, as the benchmark does:\n"
+        text += "\n".join(map(_place, faults.items))
+    values = {"dataset": dataset, "out": str(out), "instances": counts}
+    return Report({**values, "faults": faults.count, "fault_items": faults.items}, text)
 
 
 def check(dataset: Annotated[str, tyro.conf.Positional], *, data: Path) -> Report:
-    """Say what is wrong with a dataset's files, by file and line.
+    """Say what is wrong with a dataset's files, by file and line, and what is odd in them.
 
     Example:
         biosmith data check chemprot --data benchmarks
@@ -62,24 +73,21 @@ def check(dataset: Annotated[str, tyro.conf.Positional], *, data: Path) -> Repor
         dataset: a name of `biosmith data ls`.
         data: the folder that holds the dataset's folder, or that folder itself.
     """
+    from biosmith.bench.checking import check_dataset
     from biosmith.bench.datasets import find_dataset
-    from biosmith.bench.listing import check_dataset
 
-    problems = check_dataset(find_dataset(dataset), data)
-    values = {
-        "dataset": dataset,
-        "problems": problems.count,
-        "reasons": dict(problems.reasons),
-        "items": problems.items,
-    }
-    if problems.count == 0:
-        return Report(values, f"{dataset}: nothing is wrong")
-    lines = [
-        f"{item['file']}, {item['record']}: {item['reason']}"
-        + (f" (found {item['value']!r})" if "value" in item else "")
-        for item in problems.items
-    ]
-    return Report(values, "\n".join(lines), set_aside=problems.count)
+    found = check_dataset(find_dataset(dataset), data)
+    values = {"dataset": dataset, **found.as_dict()}
+    lines = [_place(item) for item in found.problems.items]
+    lines += [f"{_place(item)} [odd]" for item in found.oddities.items]
+    if found.problems.count == 0:
+        lines.append(f"{dataset}: nothing is wrong" + ("; the lines above are odd" if lines else ""))
+    return Report(values, "\n".join(lines), set_aside=found.problems.count)
+
+
+def _place(item: dict[str, str]) -> str:
+    value = f" (found {item['value']!r})" if "value" in item else ""
+    return f"{item['file']}, {item['record']}: {item['reason']}{value}"
 
 
 def _table(rows: list[dict[str, Any]]) -> Any:

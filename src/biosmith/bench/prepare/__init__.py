@@ -7,15 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from biosmith.errors import UsageError
+from biosmith.rejects import Rejects
 
-# dataset -> module in this package, whose `prepare(raw, out, splits)` writes the files and returns instances by split
+# dataset -> module in this package, whose `prepare(raw, out, splits, faults)` writes the files and returns instances by split
 PREPARED: dict[str, str] = {
     "chemprot": "chemprot",
     "ddi": "ddi",
 }
 
 
-def prepare(name: str, raw: Path, out: Path, splits: Path | None = None) -> dict[str, int]:
+def prepare(
+    name: str, raw: Path, out: Path, splits: Path | None = None, faults: Rejects | None = None
+) -> dict[str, int]:
     """Write the instances of a dataset from its raw corpus.
 
     Args:
@@ -23,6 +26,7 @@ def prepare(name: str, raw: Path, out: Path, splits: Path | None = None) -> dict
         raw: the corpus as its authors release it: a folder, or the archive.
         out: the folder to make, with train.tsv, dev.tsv and test.tsv.
         splits: for DDI, the folder with the lists of files of each split; found beside `raw` if not given.
+        faults: receives what is wrong with the corpus and was taken as it is, for BLURB took it so.
 
     Returns:
         Instances of each split.
@@ -35,5 +39,5 @@ def prepare(name: str, raw: Path, out: Path, splits: Path | None = None) -> dict
     if name.lower() not in known:
         raise UsageError(f"dataset {name!r} is not made from a raw corpus; valid: {', '.join(PREPARED)}")
     module = importlib.import_module(f"{__name__}.{PREPARED[known[name.lower()]]}")
-    function: Callable[[Path, Path, Path | None], dict[str, int]] = module.prepare
-    return function(raw, out, splits)
+    function: Callable[[Path, Path, Path | None, Rejects | None], dict[str, int]] = module.prepare
+    return function(raw, out, splits, faults)

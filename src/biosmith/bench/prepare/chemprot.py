@@ -17,7 +17,8 @@ from biosmith.artefact import folder_by_rename
 from biosmith.bench.dataset import find_file
 from biosmith.bench.prepare import punkt
 from biosmith.bench.prepare.marking import Span, mark, write_rows
-from biosmith.errors import BadInput, UsageError
+from biosmith.errors import BadInput, UsageError, shorten
+from biosmith.rejects import Rejects
 from biosmith.text import files
 
 # split -> (folder, start of the file names, end of the file names but that of the evaluated relations)
@@ -26,6 +27,8 @@ PARTS = {
     "dev": ("chemprot_development", "chemprot_development", ""),
     "test": ("chemprot_test_gs", "chemprot_test", "_gs"),
 }
+
+GROUPS = ("CPR:3", "CPR:4", "CPR:5", "CPR:6", "CPR:9")  # the relations that are evaluated
 
 # What Punkt has to know for the boundaries of the prepared files: words were left out of its English lists one by one
 # until a prepared file changed. Words seen in lower case only may begin a sentence after an abbreviation; words seen
@@ -78,15 +81,18 @@ class _Entity:
     span: Span
 
 
-def prepare(raw: Path, out: Path, splits: Path | None = None) -> dict[str, int]:
+def prepare(
+    raw: Path, out: Path, splits: Path | None = None, faults: Rejects | None = None
+) -> dict[str, int]:
     """See `biosmith.bench.prepare.prepare`; `raw` is the folder with the three parts of the corpus."""
     if splits is not None:
         raise UsageError("the parts of ChemProt are its splits; leave --splits out")
     folder = _find_corpus(raw)
+    collected = Rejects() if faults is None else faults
     with folder_by_rename(out) as temporary:
         counts = {}
         for split, (part, start, end) in PARTS.items():
-            rows = list(_pairs(folder / part, start, end))
+            rows = list(_pairs(folder / part, start, end, collected))
             (temporary / f"{split}.tsv").write_bytes(write_rows(rows))
             counts[split] = len(rows)
     return counts
@@ -100,19 +106,36 @@ def _find_corpus(raw: Path) -> Path:
     raise UsageError(f"{raw} is not the ChemProt corpus; expected a folder with {parts}")
 
 
-def _pairs(folder: Path, start: str, end: str) -> Iterator[tuple[str, str, str]]:
-    entities: dict[str, list[_Entity]] = defaultdict(list)
-    for id, name, kind, first, last, _ in _rows(folder, f"{start}_entities{end}.tsv", 6):
-        span = _span(folder, id, name, first, last)
-        entities[id].append(_Entity(name, kind == "CHEMICAL", span))
+def _pairs(folder: Path, start: str, end: str, faults: Rejects) -> Iterator[tuple[str, str, str]]:
+    texts = {}
+    for _, line, (id, title, abstract) in _rows(folder, f"{start}_abstracts{end}.tsv", 3):
+        texts[id] = (title, abstract, line)
+    entities: dict[str, dict[str, _Entity]] = defaultdict(dict)
+    for path, line, cells in _rows(folder, f"{start}_entities{end}.tsv", 6):
+        if cells[0] not in texts:
+            raise BadInput(path, "is of an abstract that is not there", record=line, value=cells[0])
+        title, abstract, _ = texts[cells[0]]
+        entities[cells[0]][cells[1]] = _entity(path, line, cells, f"{title} {abstract}")
     relations: dict[tuple[str, str, str], str] = {}
-    for id, group, chemical, gene in _rows(folder, f"{start}_gold_standard.tsv", 4):
-        relations[id, chemical.partition(":")[2], gene.partition(":")[2]] = group
-    for id, title, abstract in _rows(folder, f"{start}_abstracts{end}.tsv", 3):
+    for path, line, (id, group, chemical, gene) in _rows(folder, f"{start}_gold_standard.tsv", 4):
+        ends = tuple(argument.partition(":")[2] for argument in (chemical, gene))
+        if group not in GROUPS:
+            raise BadInput(path, "has an unknown relation", record=line, value=group, valid=GROUPS)
+        unknown = [name for name in ends if name not in entities[id]]
+        if unknown:
+            raise BadInput(path, f"names an entity that {id} does not have", record=line, value=unknown[0])
+        pair = (id, ends[0], ends[1])
+        if relations.setdefault(pair, group) != group:
+            faults.add(
+                path, line, f"the pair has another relation before, {relations[pair]}; this one counts", group
+            )
+            relations[pair] = group
+    for id, (title, abstract, _) in texts.items():
         text = f"{title} {abstract}"
         for offset, part in ((0, title), (len(title) + 1, abstract)):
             for a, b in punkt.sentences(part, KNOWLEDGE):
-                inside = [e for e in entities[id] if offset + a <= e.span[0] and e.span[1] <= offset + b]
+                of_abstract = entities[id].values()
+                inside = [e for e in of_abstract if offset + a <= e.span[0] and e.span[1] <= offset + b]
                 sentence = text[offset + a : offset + b]
                 for chemical_entity in (e for e in inside if e.is_chemical):
                     for gene_entity in (e for e in inside if not e.is_chemical):
@@ -129,19 +152,27 @@ def _row(
     return f"{id}.{first.id}.{second.id}", marked, label
 
 
-def _rows(folder: Path, name: str, columns: int) -> Iterator[list[str]]:
+def _rows(folder: Path, name: str, columns: int) -> Iterator[tuple[Path, str, list[str]]]:
     path = find_file(folder, name)
     if path is None:
         raise UsageError(f"{folder} has no {name}")
     with files.open_decompressed(path) as stream:
         for number, raw in enumerate(stream, start=1):
-            cells = raw.decode("utf-8").rstrip("\r\n").split("\t")
+            try:
+                cells = raw.decode("utf-8").rstrip("\r\n").split("\t")
+            except UnicodeDecodeError as error:
+                raise BadInput(path, f"is not UTF-8: {error.reason}", record=f"line {number}") from error
             if len(cells) != columns:
                 raise BadInput(path, f"has {len(cells)} columns, not {columns}", record=f"line {number}")
-            yield cells
+            yield path, f"line {number}", cells
 
 
-def _span(folder: Path, id: str, name: str, first: str, last: str) -> Span:
+def _entity(path: Path, line: str, cells: list[str], text: str) -> _Entity:
+    _, name, kind, first, last, stated = cells
     if not (first.isdecimal() and last.isdecimal()):
-        raise BadInput(folder, "an entity has no offsets", record=f"{id} {name}", value=(first, last))
-    return int(first), int(last)
+        raise BadInput(path, "the entity has no offsets", record=line, value=(first, last))
+    found = text[int(first) : int(last)]
+    if found != stated:
+        reason = f"the entity is {shorten(stated)}, the text at {first}-{last} is another"
+        raise BadInput(path, reason, record=line, value=found)
+    return _Entity(name, kind == "CHEMICAL", (int(first), int(last)))

@@ -19,21 +19,25 @@ from biosmith.artefact import folder_by_rename
 from biosmith.bench.dataset import find_file
 from biosmith.bench.prepare.marking import Span, mark, write_rows
 from biosmith.errors import BadInput, UsageError
+from biosmith.rejects import Rejects
 from biosmith.text import files
 from biosmith.text.xml import elements
 
 LISTS = {split: f"{split}_files.tsv" for split in ("train", "dev", "test")}
 
 
-def prepare(raw: Path, out: Path, splits: Path | None = None) -> dict[str, int]:
+def prepare(
+    raw: Path, out: Path, splits: Path | None = None, faults: Rejects | None = None
+) -> dict[str, int]:
     """See `biosmith.bench.prepare.prepare`; the lists name the files of each split, in the order of the instances."""
     lists = _find_lists(raw, splits)
     wanted = {split: _read_list(path) for split, path in lists.items()}
     corpus = _read_corpus(raw, {name for names in wanted.values() for name in names})
+    collected = Rejects() if faults is None else faults
     with folder_by_rename(out) as temporary:
         counts = {}
         for split, names in wanted.items():
-            rows = [row for name in names for row in _pairs(_file(corpus, name, lists[split]), name)]
+            rows = [row for n in names for row in _pairs(_file(corpus, n, lists[split]), n, collected)]
             (temporary / f"{split}.tsv").write_bytes(write_rows(rows))
             counts[split] = len(rows)
     return counts
@@ -102,11 +106,14 @@ def _file(corpus: Mapping[str, bytes], name: str, listed_in: Path) -> bytes:
     return corpus[name]
 
 
-def _pairs(content: bytes, name: str) -> Iterator[tuple[str, str, str]]:
+def _pairs(content: bytes, name: str, faults: Rejects) -> Iterator[tuple[str, str, str]]:
     for document in elements(BytesIO(content), ("document",), name):
         for sentence in document.iterchildren("sentence"):
             text = sentence.get("text", "").replace("\r", " ").replace("\n", " ")
-            spans = {e.get("id"): _hull(e, name) for e in sentence.iterchildren("entity")}
+            spans = {}
+            for entity in sentence.iterchildren("entity"):
+                spans[entity.get("id")] = _hull(entity, name)
+                _compare(entity, text, name, faults)
             for pair in sentence.iterchildren("pair"):
                 ends = [spans.get(pair.get(side)) for side in ("e1", "e2")]
                 if ends[0] is None or ends[1] is None:
@@ -121,6 +128,15 @@ def _hull(entity: Element, name: str) -> Span:
     if len(offsets) < 2 or not all(o.isdecimal() for o in offsets):
         raise BadInput(name, "charOffset is not start-end", record=entity.get("id"), value=offsets)
     return int(offsets[0]), int(offsets[-1]) + 1
+
+
+def _compare(entity: Element, text: str, name: str, faults: Rejects) -> None:
+    """Note where the text at the offsets is not the entity's own; BLURB takes the offsets all the same."""
+    stated = entity.get("text", "")
+    start, end = _hull(entity, name)
+    if ";" not in entity.get("charOffset", "") and text[start:end].split() != stated.split():
+        there = f"{stated!r} at {start}-{end - 1}, where the text is {text[start:end]!r}"
+        faults.add(name, entity.get("id"), "charOffset does not fit the text; taken as it is", there)
 
 
 def _label(pair: Element, name: str) -> str:
