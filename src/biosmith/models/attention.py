@@ -91,18 +91,23 @@ class PackedAttention:
     def __call__(self, query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
         """See `Attend`. Three roads to the same values.
 
-        On a CUDA device in 16 bits: the variable-length flash kernel, which knows no dropout. On a CPU: one sequence
-        after the other, no work on padding. Otherwise (compiled on a CPU, 32 bits or dropout on a CUDA device):
-        padded inside the attention only.
+        On a CUDA device in 16 bits: the variable-length flash kernel, with its own dropout if there is any. On a CPU:
+        one sequence after the other, no work on padding. Otherwise (compiled on a CPU, 32 bits or dropout in a window
+        on a CUDA device): padded inside the attention only.
         """
-        if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and not dropout:
-            from torch.nn.attention.varlen import varlen_attn
-
+        if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16):
             cu, longest = self.cu_seqlens, self.max_seqlen
-            sides = (-1, -1) if self.window is None else (self.window, self.window)
-            mixed = varlen_attn(query, key, value, cu, cu, longest, longest, window_size=sides)
-            assert isinstance(mixed, Tensor)
-            return mixed
+            if dropout and self.window is None:
+                # The public function knows no dropout; the operator below it does, and has a gradient.
+                mixed: Tensor = torch.ops.aten._flash_attention_forward(
+                    query, key, value, cu, cu, longest, longest, dropout, False, False
+                )[0]
+                return mixed
+            if not dropout:
+                from torch.nn.attention.varlen import varlen_attn
+
+                sides = (-1, -1) if self.window is None else (self.window, self.window)
+                return varlen_attn(query, key, value, cu, cu, longest, longest, window_size=sides)  # type: ignore[return-value]
         if query.is_cpu and not torch.compiler.is_compiling():
             return self._one_by_one(query, key, value, dropout)
         return self._padded(query, key, value, dropout)

@@ -25,7 +25,9 @@ from biosmith.errors import BiosmithError, UsageError
 from biosmith.progress import progress, say
 from biosmith.randomness import derive_key
 from biosmith.tasks.batches import Batch, pack, training_order
+from biosmith.tasks.graphs import GraphedSteps, is_capturable, make_capturable
 from biosmith.tasks.inputs import Example
+from biosmith.tasks.layers import learning_rate_scales
 from biosmith.tasks.settings import TrainingSettings
 
 CHECKPOINT, PLAN = "checkpoint.pt", "plan.json"
@@ -92,7 +94,6 @@ def train(
     Raises:
         BiosmithError: the loss is not a number.
     """
-    device = next(network.parameters()).device
     optimizer = _optimizer(network, settings)
     steps_an_epoch = -(-len(examples) // settings.batch_size)
     total = steps_an_epoch * settings.epochs
@@ -102,10 +103,11 @@ def train(
     saved = _Saved(work, {"settings": settings, "identity": identity, "examples": len(examples)})
     history = saved.resume(network, optimizer, schedule)
     best = saved.best(history)
+    steps = _make_steps(network, loss_of, optimizer, settings)
     with progress("Training", total=total, unit="steps") as advance:
         advance(history.epoch * steps_an_epoch)
         for epoch in range(history.epoch, settings.epochs):
-            line = _epoch(network, examples, loss_of, settings, epoch, optimizer, schedule, device, advance)
+            line = _epoch(steps, examples, settings, epoch, schedule, advance)
             last = epoch + 1 == settings.epochs
             if score is not None and (settings.keep == "best" or last):
                 network.eval()
@@ -140,7 +142,7 @@ def linear_schedule(step: int, total: int, warmup: float) -> float:
 
 
 def _optimizer(network: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """AdamW; biases and the gains of LayerNorm are not decayed."""
+    """AdamW; biases and the gains of LayerNorm are not decayed, lower layers learn more slowly (`layer_decay`)."""
     normed = {
         f"{name}.{parameter}" if name else parameter
         for name, module in network.named_modules()
@@ -148,45 +150,81 @@ def _optimizer(network: nn.Module, settings: TrainingSettings) -> torch.optim.Op
         for parameter, _ in module.named_parameters(recurse=False)
     }
     trained = [(n, p) for n, p in network.named_parameters() if p.requires_grad]
-    plain = [p for n, p in trained if n in normed or n.endswith("bias")]
-    decayed = [p for n, p in trained if not (n in normed or n.endswith("bias"))]
-    groups = [
-        {"params": decayed, "weight_decay": settings.weight_decay},
-        {"params": plain, "weight_decay": 0.0},
-    ]
+    scales = learning_rate_scales([n for n, _ in network.named_parameters()], settings.layer_decay)
+    groups = []
+    # The fastest first: its learning rate is the one that is logged.
+    for scale in sorted({scales[n] for n, _ in trained}, reverse=True):
+        here = [(n, p) for n, p in trained if scales[n] == scale]
+        plain = [p for n, p in here if n in normed or n.endswith("bias")]
+        decayed = [p for n, p in here if not (n in normed or n.endswith("bias"))]
+        for members, decay in ((decayed, settings.weight_decay), (plain, 0.0)):
+            if members:
+                groups.append(
+                    {"params": members, "weight_decay": decay, "lr": settings.learning_rate * scale}
+                )
     return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
 
 
-def _epoch(
+class _PlainSteps:
+    """Optimizer steps one operation after the other: on a CPU, and for networks that cannot be captured."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        loss_of: Callable[[Batch], Tensor],
+        optimizer: torch.optim.Optimizer,
+        *,
+        clip: float,
+    ) -> None:
+        self.network, self.loss_of, self.optimizer, self.clip = network, loss_of, optimizer, clip
+        self.device = next(network.parameters()).device
+        self.total_loss = torch.zeros((), device=self.device)
+
+    def __call__(self, batch: Batch) -> None:
+        on_cuda = self.device.type == "cuda"
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=on_cuda):
+            loss = self.loss_of(batch.to(self.device))
+        loss.backward()
+        if self.clip:
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.clip, foreach=True)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.total_loss += loss.detach()
+
+
+def _make_steps(
     network: nn.Module,
-    examples: Sequence[Example],
     loss_of: Callable[[Batch], Tensor],
+    optimizer: torch.optim.Optimizer,
+    settings: TrainingSettings,
+) -> _PlainSteps | GraphedSteps:
+    device = next(network.parameters()).device
+    if device.type != "cuda" or not is_capturable(network):
+        return _PlainSteps(network, loss_of, optimizer, clip=settings.clip)
+    make_capturable(optimizer, device)
+    return GraphedSteps(network, loss_of, optimizer, batch_size=settings.batch_size, clip=settings.clip)
+
+
+def _epoch(
+    steps: _PlainSteps | GraphedSteps,
+    examples: Sequence[Example],
     settings: TrainingSettings,
     epoch: int,
-    optimizer: torch.optim.Optimizer,
     schedule: Any,
-    device: torch.device,
     advance: Callable[[int], None],
 ) -> dict[str, Any]:
-    network.train()
-    total_loss = torch.zeros((), device=device)
+    steps.network.train()
+    steps.total_loss.zero_()
     tokens, began = 0, time.perf_counter()
     batches = training_order(len(examples), settings.batch_size, settings.seed, epoch)
     with seeded(settings.seed, "dropout", epoch):
         for members in batches:
-            batch = pack(examples, members).to(device)
-            with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                loss = loss_of(batch)
-            loss.backward()
-            if settings.clip:
-                torch.nn.utils.clip_grad_norm_(network.parameters(), settings.clip, foreach=True)
-            optimizer.step()
+            batch = pack(examples, members)
+            steps(batch)
             schedule.step()
-            optimizer.zero_grad(set_to_none=True)
-            total_loss += loss.detach()
             tokens += len(batch.input_ids_T)
             advance(1)
-    mean_loss = float(total_loss) / max(1, len(batches))
+    mean_loss = float(steps.total_loss) / max(1, len(batches))
     if math.isnan(mean_loss):
         raise BiosmithError(
             f"the loss is not a number in epoch {epoch + 1}; lower learning_rate ({settings.learning_rate:g})"
