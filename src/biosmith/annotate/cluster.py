@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import logging
 import pickle
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from biosmith.annotate.units import Chunk, Unit, read_chunks
-from biosmith.annotate.work import Encoding, Options, Outcome, annotate_chunk
+from biosmith.annotate.work import Encoding, Options, Outcome, annotate_chunk, join_outcomes, lost_chunk
 from biosmith.errors import BiosmithError, UsageError
 
 BLOCK_BYTES = (
     2**20
 )  # Ray hands blocks on when they are full; small ones, so that no actor waits for a whole unit
 READING_CORES = 0.25  # reading is cheap beside annotating
-TRIES = 4  # of a chunk whose actor dies, before the run stops
+TRIES = (
+    2  # of a chunk whose process is killed, before its documents are done one by one, and of each of those
+)
 
 Row = dict[str, Any]
 
@@ -91,27 +94,27 @@ def _stream(
     """Rows of unit, number and pickled outcome, in any order, perhaps more than once."""
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     context.target_max_block_size = BLOCK_BYTES
     context.execution_options.preserve_order = True
     cores = int(ray.cluster_resources().get("CPU", 1))
     actors = options.workers if options.workers > 1 else max(1, cores)
     cards = 1 if options.device.startswith("cuda") else 0
+    attempts = ray.remote(_Attempts).options(num_cpus=0, max_restarts=-1).remote()
     given = [
         {"unit": pickle.dumps(_absolute(unit)), "skip": skip, "shown": pickle.dumps(unit)}
         for unit, skip in left
     ]
     chunks = ray.data.from_items(given, override_num_blocks=len(given)).map_batches(
-        _read, batch_size=1, num_cpus=READING_CORES, max_retries=TRIES
+        _read, batch_size=1, num_cpus=READING_CORES
     )
     outcomes = chunks.map_batches(
         _Worker,
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(min_size=1, max_size=actors),
-        fn_constructor_args=([model.resolve() for model in models], options, encoding),
+        fn_constructor_args=([model.resolve() for model in models], options, encoding, attempts),
         num_cpus=1 - READING_CORES if cores == 1 else 1,
         num_gpus=cards,
-        max_restarts=-1,
-        max_task_retries=TRIES,
     )
     return iter(outcomes.iter_rows())
 
@@ -150,16 +153,43 @@ def _read(batch: Mapping[str, Any]) -> Iterator[Row]:
         yield {"unit": [chunk.unit], "number": [chunk.number], "chunk": [pickle.dumps(chunk)]}
 
 
+class _Attempts:
+    """Counts, for all actors, how often something was begun: Ray itself would do again for ever what kills its process."""
+
+    def __init__(self) -> None:
+        self.begun: Counter[tuple[int, ...]] = Counter()
+
+    def begin(self, *place: int) -> int:
+        self.begun[place] += 1
+        return self.begun[place]
+
+
 class _Worker:
     """Holds the models in one process of the cluster."""
 
-    def __init__(self, models: Sequence[Path], options: Options, encoding: Encoding) -> None:
+    def __init__(self, models: Sequence[Path], options: Options, encoding: Encoding, attempts: Any) -> None:
         import torch
 
         torch.set_num_threads(1)
-        self.nlp, self.encoding = options.open(models), encoding
+        self.nlp, self.encoding, self.attempts = options.open(models), encoding, attempts
 
     def __call__(self, batch: Mapping[str, Any]) -> Row:
         chunk: Chunk = pickle.loads(batch["chunk"][0])
-        outcome = annotate_chunk(self.nlp, chunk, self.encoding)
+        if not chunk.documents or self._begin(chunk.unit, chunk.number) <= TRIES:
+            outcome = annotate_chunk(self.nlp, chunk, self.encoding)
+        else:
+            outcome = join_outcomes([self._annotate_one(chunk, i) for i in range(len(chunk.documents))])
         return {"unit": [outcome.unit], "number": [outcome.number], "outcome": [pickle.dumps(outcome)]}
+
+    def _annotate_one(self, chunk: Chunk, index: int) -> Outcome:
+        alone = replace(
+            chunk, documents=chunk.documents[index : index + 1], rejects=[] if index else chunk.rejects
+        )
+        if self._begin(chunk.unit, chunk.number, index) > TRIES:
+            return lost_chunk(alone, "the processes that annotated it were killed")
+        return annotate_chunk(self.nlp, alone, self.encoding)
+
+    def _begin(self, *place: int) -> int:
+        import ray
+
+        return int(ray.get(self.attempts.begin.remote(*place)))

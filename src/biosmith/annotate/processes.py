@@ -9,7 +9,16 @@ from pathlib import Path
 
 from biosmith.annotate.annotator import Annotator
 from biosmith.annotate.units import Chunk
-from biosmith.annotate.work import Encoding, Options, Outcome, annotate_chunk, begin, lost_chunk, work
+from biosmith.annotate.work import (
+    Encoding,
+    Options,
+    Outcome,
+    annotate_chunk,
+    begin,
+    join_outcomes,
+    lost_chunk,
+    work,
+)
 from biosmith.errors import BiosmithError
 from biosmith.machine import usable_cores
 from biosmith.processes import map_in_order, run_alone
@@ -50,7 +59,7 @@ def annotate_in_processes(
                     replace(chunk, documents=chunk.documents[:half]),
                     replace(chunk, documents=chunk.documents[half:], rejects=[]),
                 )
-                yield _together([outcome for part in parts for outcome in rescue(part)])
+                yield join_outcomes([outcome for part in parts for outcome in rescue(part)])
                 return
             kills += 1
             if kills > MOST_KILLS:
@@ -70,15 +79,3 @@ def annotate_in_processes(
     return map_in_order(
         work, chunks, options.workers, initializer=begin, arguments=arguments, rescue=rescue_aloud
     )
-
-
-def _together(outcomes: Sequence[Outcome]) -> Outcome:
-    """The outcomes of the parts of a chunk as that of the chunk."""
-    whole = outcomes[0]
-    for part in outcomes[1:]:
-        whole.read += part.read
-        whole.payload += part.payload
-        whole.counts.add(part.counts)
-        whole.relations += part.relations
-        whole.failures += part.failures
-    return whole

@@ -98,6 +98,18 @@ def lost_chunk(chunk: Chunk, reason: str) -> Outcome:
     return outcome
 
 
+def join_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcomes of the parts of a chunk, in order, as that of the chunk."""
+    whole = outcomes[0]
+    for part in outcomes[1:]:
+        whole.read += part.read
+        whole.payload += part.payload
+        whole.counts.add(part.counts)
+        whole.relations += part.relations
+        whole.failures += part.failures
+    return whole
+
+
 def _encoded(
     documents: list[Document], encode: Callable[[Sequence[Document]], bytes], rejects: Rejects
 ) -> tuple[list[Document], bytes]:

@@ -1,0 +1,102 @@
+"""The same work on a Ray cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from biosmith.annotate.cluster import _in_order
+from biosmith.annotate.files import annotate_files
+from biosmith.annotate.work import Outcome
+from biosmith.errors import BiosmithError, UsageError
+
+
+def row(outcome: Outcome) -> dict[str, object]:
+    return {"unit": outcome.unit, "number": outcome.number, "outcome": pickle.dumps(outcome)}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_outcomes_in_any_order_and_twice_are_taken_once_and_in_order(seed: int) -> None:
+    # Ray does the work of a lost machine again, and some of it may have arrived before.
+    outcomes = [Outcome(unit, n, n == 3, 10) for unit in (0, 2, 5) for n in range(4)]
+    rows = [row(o) for o in [*outcomes, *outcomes[3:8]]]
+    random.Random(seed).shuffle(rows)
+    taken = [(o.unit, o.number) for o in _in_order(rows, [(0, 0), (2, 0), (5, 0)])]
+    assert taken == [(unit, n) for unit in (0, 2, 5) for n in range(4)]
+
+
+def test_units_that_were_begun_go_on_at_their_next_chunk() -> None:
+    rows = [row(Outcome(4, 2, False, 10)), row(Outcome(4, 3, True, 0))]
+    assert [o.number for o in _in_order(rows, [(4, 2)])] == [2, 3]
+
+
+def test_a_chunk_that_never_comes_is_an_error() -> None:
+    rows = [row(Outcome(0, 0, False, 10)), row(Outcome(0, 2, True, 0))]
+    with pytest.raises(BiosmithError, match="lost chunk 1 of unit 0"):
+        list(_in_order(rows, [(0, 0)]))
+
+
+@pytest.mark.slow
+def test_two_nodes_give_what_this_process_gives_though_workers_are_killed(
+    tagger_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    texts = ["Patients with anemia were given heparin. Gout is rare. " * (i % 5) for i in range(600)]
+    (tmp_path / "in").mkdir()
+    for part in range(2):
+        records = [{"id": f"{part}-{i}", "text": text} for i, text in enumerate(texts)]
+        lines = [json.dumps(r) + "\n" for r in records]
+        lines.insert(100, "{broken\n")
+        (tmp_path / "in" / f"{part}.jsonl").write_text("".join(lines), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    here, there = Path("here.jsonl"), Path("there.jsonl")
+    first = annotate_files([Path("in")], [tagger_folder], here)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        cluster.add_node(num_cpus=1)
+        killer = threading.Thread(target=kill_a_worker, daemon=True)
+        killer.start()
+        report = annotate_files([Path("in")], [tagger_folder], there, cluster=cluster.address)
+        killer.join(timeout=1)
+        assert not killer.is_alive(), "no worker was found to kill"
+    finally:
+        cluster.shutdown()
+    assert there.read_bytes() == here.read_bytes()
+    listed = [Path(f"{name}.jsonl.rejects.jsonl").read_text(encoding="utf-8") for name in ("here", "there")]
+    assert listed[0] == listed[1]
+    timed = {"documents_per_second", "tokens_per_second"}
+    assert {k: v for k, v in report.as_dict().items() if k not in timed} == {
+        k: v for k, v in first.as_dict().items() if k not in timed
+    }
+
+
+def kill_a_worker() -> None:
+    """The first process that annotates; Ray names them so."""
+    while True:
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                name = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if b"MapBatches(_Worker)" in name:
+                os.kill(int(folder.name), signal.SIGKILL)
+                return
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_no_cluster_at_the_address_is_a_wrong_call(tagger_folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    (tmp_path / "in.jsonl").write_text('{"id": "1", "text": "Gout."}\n', encoding="utf-8")
+    with pytest.raises(UsageError, match="no Ray cluster at 'nowhere'"):
+        annotate_files([tmp_path / "in.jsonl"], [tagger_folder], tmp_path / "out.jsonl", cluster="nowhere")
