@@ -43,7 +43,9 @@ def write_tiny_model(folder: Path, width: int = 32, positions: int = 64) -> Path
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
     named = dict(zip(("pad", "unk", "cls", "sep", "mask"), specials, strict=True))
     PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, **{f"{k}_token": v for k, v in named.items()}
+        tokenizer_object=tokenizer,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        **{f"{k}_token": v for k, v in named.items()},
     ).save_pretrained(folder)
     torch.manual_seed(0)
     config = BertConfig(

@@ -16,7 +16,7 @@ from biosmith.tasks.labels import OUTSIDE, LabelSet, read_spans, split_tag, writ
 from biosmith.tasks.layers import prepare_layers
 from biosmith.tasks.metrics.entities import score_tags
 from biosmith.tasks.metrics.words import score_words
-from biosmith.tasks.network import AnyTagger, new_tagger
+from biosmith.tasks.network import AnyTagger, EncoderTagger, TransformersTagger, new_tagger
 from biosmith.tasks.settings import TaggingSettings
 from biosmith.tasks.tagged import TaggedSentence
 from biosmith.tasks.tagging import (
@@ -165,4 +165,6 @@ def load(kind: str, folder: Path, device: str = "auto", max_length: int | None =
     tagger = Tagger.load(folder, device=device, max_length=max_length)
     tagger.stride = stride
     assert isinstance(tagger.engine, TorchEngine)
-    return TunedTagger(kind, tagger, tagger.engine.network)
+    network = tagger.engine.network
+    assert isinstance(network, EncoderTagger | TransformersTagger)
+    return TunedTagger(kind, tagger, network)

@@ -6,6 +6,7 @@ Both are saved as folders that `transformers` loads with equal logits.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -62,7 +63,7 @@ class TransformersEncoder(nn.Module):
 
     def hidden(self, batch: Batch) -> Tensor:
         """Hidden states [T, D] of the top layer."""
-        inputs, mask_NL = padded(batch, self.tokenizer)
+        inputs, mask_NL = padded(batch, self.model, self.tokenizer)
         states_TD: Tensor = self.model(**inputs).last_hidden_state[mask_NL]
         return states_TD
 
@@ -205,7 +206,7 @@ class TransformersTagger(nn.Module):
 
     def logits(self, batch: Batch) -> Tensor:
         """See `Network`."""
-        inputs, mask_NL = padded(batch, self.tokenizer)
+        inputs, mask_NL = padded(batch, self.model, self.tokenizer)
         scores_NLK = self.model(**inputs).logits
         scores_KK: Tensor = scores_NLK[mask_NL][batch.picks_K]
         return scores_KK
@@ -230,14 +231,15 @@ def tagging_loss(scores_KL: Tensor, batch: Batch, chain: LinearChain | None) -> 
     return chain.loss(scores_KL, batch.target, Layout.of_picks(batch))
 
 
-def padded(batch: Batch, tokenizer: Any) -> tuple[dict[str, Tensor], Tensor]:
+def padded(batch: Batch, model: Any, tokenizer: Any) -> tuple[dict[str, Tensor], Tensor]:
     """What a model of `transformers` takes for a batch, and the mask [N, L] of its real tokens."""
     lengths_N = batch.cu_seqlens.diff().long()
     mask_NL = torch.arange(int(lengths_N.max()), device=lengths_N.device) < lengths_N[:, None]
     ids_NL = torch.full(mask_NL.shape, int(tokenizer.pad_token_id or 0), device=lengths_N.device)
     ids_NL[mask_NL] = batch.input_ids_T
     inputs = {"input_ids": ids_NL, "attention_mask": mask_NL.long()}
-    if "token_type_ids" in tokenizer.model_input_names:
+    takes = inspect.signature(model.forward).parameters
+    if "token_type_ids" in tokenizer.model_input_names and "token_type_ids" in takes:
         types_NL = torch.zeros_like(ids_NL)
         types_NL[mask_NL] = batch.token_type_ids_T
         inputs["token_type_ids"] = types_NL

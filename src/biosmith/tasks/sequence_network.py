@@ -210,7 +210,7 @@ class TransformersSequences(nn.Module):
 
     def logits(self, batch: Batch) -> Tensor:
         """Scores [N, outputs] of the batch's sequences."""
-        scores_NC: Tensor = self.model(**padded(batch, self.tokenizer)[0]).logits
+        scores_NC: Tensor = self.model(**padded(batch, self.model, self.tokenizer)[0]).logits
         return scores_NC
 
     def loss(self, batch: Batch) -> Tensor:

@@ -6,13 +6,14 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from biosmith.errors import BadInput
-from biosmith.tasks.batches import length_order, pack
+from biosmith.tasks.batches import Batch, length_order, pack
 from biosmith.tasks.decoding import Chain, decode, log_softmax
 from biosmith.tasks.folders import read_labels
 from biosmith.tasks.inputs import Example, InputTransform, Pieces
@@ -138,13 +139,32 @@ def chain_of(network: AnyTagger) -> Chain | None:
     return Chain(*(x.detach().float().cpu().numpy() for x in network.chain.parameters()))
 
 
+class Scorer(Protocol):
+    """A module that scores the picks of a batch."""
+
+    training: bool
+
+    def logits(self, batch: Batch) -> torch.Tensor:
+        """Scores [K, ...] of the batch's picks."""
+
+    def to(self, device: torch.device) -> Any:
+        """Move to a device."""
+
+    def train(self, mode: bool = True) -> Any:
+        """Training or evaluation mode."""
+
+    def eval(self) -> Any:
+        """Evaluation mode."""
+
+
 class TorchEngine:
     """Scores sequences with torch, on the CPU or a GPU; the results do not depend on who shares a batch."""
 
     name = "torch"
 
-    def __init__(self, network: AnyTagger, device: torch.device) -> None:
-        self.network = network.to(device)
+    def __init__(self, network: Scorer, device: torch.device) -> None:
+        network.to(device)
+        self.network = network
         self.device = device
 
     @torch.inference_mode()

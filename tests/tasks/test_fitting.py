@@ -1,0 +1,312 @@
+"""Every kind of task through the one interface: it learns, it saves, it loads and predicts the same."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from biosmith.artefact import Manifest, digest_file, load_manifest
+from biosmith.errors import BadInput, UsageError
+from biosmith.tasks import fitting
+from biosmith.tasks.inputs import InputTransform
+from biosmith.tasks.instances import Instance
+from biosmith.tasks.metrics.classification import accuracy
+from biosmith.tasks.metrics.entities import score_tags
+from biosmith.tasks.metrics.similarity import pearson
+from biosmith.tasks.settings import RelationSettings, SequenceSettings, TaggingSettings
+from biosmith.tasks.tagged import load_split
+
+QUICK: dict[str, Any] = {
+    "learning_rate": 1e-2,
+    "batch_size": 4,
+    "epochs": 16,
+    "keep": "last",
+    "device": "cpu",
+}
+DISEASES = ("gout", "anemia", "colitis")
+
+
+def relations(count: int) -> list[Instance]:
+    """`@CHEMICAL$ does not cause @GENE$` is false, `@CHEMICAL$ is given` in front of it is true."""
+    frames = (("{a} does not cause {b} .", "false"), ("patients with {b} were given {a} .", "true"))
+    made = []
+    for i in range(count):
+        text, label = frames[i % 2]
+        marked = text.format(a="@CHEMICAL$", b="@GENE$") + f" {DISEASES[i % 3]}"
+        made.append(Instance(str(i), marked, label))
+    return made
+
+
+def pairs(count: int) -> list[Instance]:
+    """The same sentence twice is 4, two others are 0."""
+    made = []
+    for i in range(count):
+        first = f"{DISEASES[i % 3]} is rare"
+        second = first if i % 2 else "no effect was seen in mice"
+        made.append(Instance(str(i), first, 4.0 if i % 2 else 0.0, second))
+    return made
+
+
+def documents(count: int) -> list[Instance]:
+    """A sentence has the label of each disease in it; one without any has none."""
+    made = []
+    for i in range(count):
+        chosen = [d for bit, d in enumerate(DISEASES[:2]) if (i >> bit) & 1]
+        text = f"{' '.join(3 * chosen)} in mice"
+        made.append(Instance(f"{i // 2}_s{i % 2}", text, tuple(chosen), group=str(i // 2)))
+    return made
+
+
+def classes(count: int) -> list[Instance]:
+    made = []
+    for i in range(count):
+        made.append(Instance(str(i), f"{DISEASES[i % 2]} in mice {'x' * (i % 5)}", DISEASES[i % 2]))
+    return made
+
+
+def questions(count: int) -> list[Instance]:
+    """The answer stands in the second text."""
+    made = []
+    for i in range(count):
+        text = "no effect was seen" if i % 2 else "patients were given aspirin"
+        made.append(Instance(str(i), f"does aspirin cause {DISEASES[i % 3]}", "no" if i % 2 else "yes", text))
+    return made
+
+
+SEQUENCES = {
+    "relation": relations,
+    "similarity": pairs,
+    "documents": documents,
+    "classification": classes,
+    "yesno": questions,
+}
+
+
+def settings_for(kind: str, **changes: Any) -> Any:
+    slower = {"learning_rate": 5e-3} if kind in ("documents", "classification") else {}
+    return fitting.settings_of(kind)(**{**QUICK, **slower, **changes})
+
+
+def right(kind: str, instances: list[Instance], predicted: list[Any]) -> float:
+    if kind == "similarity":
+        return pearson([float(i.label) for i in instances], predicted)  # type: ignore[arg-type]
+    if kind == "documents":
+        return sum(set(i.label) == set(p) for i, p in zip(instances, predicted, strict=True)) / len(predicted)  # type: ignore[arg-type]
+    return accuracy([str(i.label) for i in instances], predicted)
+
+
+@pytest.fixture(scope="module", params=sorted(SEQUENCES))
+def learnt(request: pytest.FixtureRequest, tiny_model: Path) -> tuple[str, list[Instance], Any]:
+    kind = request.param
+    instances = SEQUENCES[kind](24)
+    return kind, instances, fitting.fit(kind, tiny_model, instances, None, settings_for(kind))
+
+
+def test_every_kind_learns_what_it_is_shown(learnt: tuple[str, list[Instance], Any]) -> None:
+    kind, instances, tuned = learnt
+    predictions = tuned.predict(instances)
+    # Chance is 0.5 for two classes, 0.25 for two independent labels, 0 for a correlation.
+    assert right(kind, instances, predictions.values) > 0.85
+    assert predictions.truncated == 0
+    assert tuned.history.lines[-1]["loss"] < tuned.history.lines[0]["loss"]
+
+
+def test_saved_and_loaded_it_predicts_the_same(
+    learnt: tuple[str, list[Instance], Any], tmp_path: Path
+) -> None:
+    kind, instances, tuned = learnt
+    tuned.save(tmp_path / "out", Manifest("tuned", {"task": "x"}, 0))
+    loaded = fitting.load_tuned(tmp_path / "out", "cpu")
+    assert loaded.kind == kind and loaded.history is None and loaded.labels == tuned.labels
+    before, after = tuned.predict(instances).values, loaded.predict(instances).values
+    assert after == (pytest.approx(before, abs=1e-4) if kind == "similarity" else before)
+    manifest = load_manifest(tmp_path / "out", "tuned")
+    assert manifest.config["kind"] == kind and manifest.config["task"] == "x"
+    assert manifest.config["settings"]["epochs"] == 16
+    assert {"model.safetensors", "metrics.jsonl", "config.json", "tokenizer.json"} <= set(manifest.files)
+    for name, described in manifest.files.items():
+        assert digest_file(tmp_path / "out" / name) == described["digest"]
+
+
+def test_transformers_loads_the_folder_with_equal_logits(
+    learnt: tuple[str, list[Instance], Any], tmp_path: Path
+) -> None:
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    _, instances, tuned = learnt
+    tuned.save(tmp_path / "out", Manifest("tuned"))
+    theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
+    assert type(theirs).__name__ == "BertForSequenceClassification"
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    ours = tuned.scores(tuned.examples(instances).examples)
+    for instance, scores in zip(instances, ours, strict=True):
+        second = {"text_pair": instance.pair} if instance.pair else {}
+        with torch.inference_mode():
+            logits = theirs(**tokenizer(instance.text, **second, return_tensors="pt")).logits[0]
+        torch.testing.assert_close(torch.from_numpy(scores), logits, atol=1e-4, rtol=0)
+
+
+def test_two_runs_of_one_seed_predict_the_same_and_of_two_seeds_do_not(tiny_model: Path) -> None:
+    instances = pairs(12)
+    settings = settings_for("similarity", epochs=2)
+    runs = [
+        fitting.fit("similarity", tiny_model, instances, None, dataclasses.replace(settings, seed=seed))
+        for seed in (3, 3, 4)
+    ]
+    first, again, other = (run.predict(instances).values for run in runs)
+    assert first == again
+    assert first != other
+
+
+def test_the_score_that_is_passed_decides_which_epoch_is_kept(tiny_model: Path) -> None:
+    seen: list[list[str]] = []
+
+    def score(predictions: list[Any]) -> float:
+        seen.append(predictions)
+        return [0.2, 0.9, 0.1][len(seen) - 1]
+
+    instances = classes(12)
+    settings = settings_for("classification", epochs=3, keep="best")
+    tuned = fitting.fit("classification", tiny_model, instances, instances, settings, score=score)
+    assert tuned.history is not None and tuned.history.best_epoch == 2
+    assert tuned.predict(instances).values == seen[1]
+
+
+def test_what_does_not_fit_is_counted_and_only_the_second_text_of_a_question_is_cut(tiny_model: Path) -> None:
+    transform = InputTransform(tiny_model)
+    tuned = fitting.fit(
+        "yesno", tiny_model, questions(4), None, settings_for("yesno", epochs=1, max_length=24)
+    )
+    long = Instance("1", "does aspirin cause gout", "yes", "rare " * 40)
+    predictions = tuned.predict([long, *questions(2)])
+    assert predictions.truncated == 1
+    (example,) = tuned.examples([long]).examples  # type: ignore[attr-defined]
+    question = transform.cut_texts([long.text])[0].ids.tolist()
+    assert len(example.ids) == 24
+    assert example.ids[1 : 1 + len(question)].tolist() == question
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("classification", {"features": "cls"}),
+        ("classification", {"features": "mean"}),
+        ("classification", {"head": "mlp"}),
+        ("classification", {"head": "bilstm", "learning_rate": 1e-2}),
+        ("relation", {"features": "mentions", "pooling": "max"}),
+        ("relation", {"features": "mentions", "pooling": "mean"}),
+    ],
+)
+def test_every_choice_of_featurizer_and_head_learns_saves_and_loads(
+    kind: str, changes: dict[str, Any], tiny_model: Path, tmp_path: Path
+) -> None:
+    from transformers import AutoModel
+
+    instances = SEQUENCES[kind](24)
+    tuned = fitting.fit(kind, tiny_model, instances, None, settings_for(kind, **changes))
+    values = tuned.predict(instances).values
+    assert right(kind, instances, values) > 0.7
+    tuned.save(tmp_path / "out", Manifest("tuned"))
+    assert fitting.load_tuned(tmp_path / "out", "cpu").predict(instances).values == values
+    # The head lies beside the encoder, which transformers still loads.
+    assert (tmp_path / "out" / "head.safetensors").is_file()
+    assert "head.safetensors" in load_manifest(tmp_path / "out").files
+    assert AutoModel.from_pretrained(tmp_path / "out").config.num_hidden_layers == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "architecture"),
+    [
+        ({"scheme": "BIOUL"}, "BertForTokenClassification"),
+        ({"scheme": "IO"}, "BertForTokenClassification"),
+        ({"labelled": "all"}, "BertForTokenClassification"),
+        ({"head": "crf"}, "BertForTokenClassification"),
+        ({"head": "crf", "scheme": "IOBES"}, "BertForTokenClassification"),
+        ({"head": "bilstm"}, "BertModel"),
+    ],
+)
+def test_every_choice_of_tagger_learns_saves_and_loads(
+    changes: dict[str, Any], architecture: str, tiny_model: Path, tagging_data: Path, tmp_path: Path
+) -> None:
+    sentences = load_split(tagging_data, "train").sentences
+    settings = TaggingSettings(**{**QUICK, "learning_rate": 1e-2, "batch_size": 4, "epochs": 15, **changes})
+    tuned = fitting.fit("tagging", tiny_model, sentences, None, settings)
+    tags = tuned.predict(sentences).values
+    assert score_tags([s.tags for s in sentences], tags).overall.f1 > 0.8
+    # Whatever the scheme of the model, what it says is BIO.
+    assert {tag[0] for of_sentence in tags for tag in of_sentence} <= {"B", "I", "O"}
+    tuned.save(tmp_path / "out", Manifest("tuned"))
+    loaded = fitting.load_tuned(tmp_path / "out", "cpu")
+    assert loaded.predict(sentences).values == tags
+    assert f'"{architecture}"' in (tmp_path / "out" / "config.json").read_text(encoding="utf-8")
+
+
+def test_pico_words_are_learnt_like_mentions(tiny_model: Path, tagging_data: Path) -> None:
+    sentences = load_split(tagging_data, "train").sentences
+    settings = TaggingSettings(
+        **{**QUICK, "learning_rate": 1e-2, "batch_size": 4, "epochs": 10, "keep": "best"}
+    )
+    tuned = fitting.fit("words", tiny_model, sentences, sentences, settings)
+    # The plain score of the kind: the mean of the classes' word F1.
+    assert tuned.history is not None and tuned.history.best_score is not None
+    assert tuned.history.best_score > 0.8
+
+
+def distilbert(tiny_model: Path, folder: Path) -> Path:
+    from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = DistilBertConfig(
+        vocab_size=len(tokenizer), dim=32, n_layers=1, n_heads=2, hidden_dim=64, max_position_embeddings=64
+    )
+    DistilBertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("yesno", {}),
+        ("relation", {"features": "mentions"}),
+        ("tagging", {"head": "crf", "learning_rate": 1e-2}),
+        ("tagging", {"head": "bilstm", "learning_rate": 1e-2}),
+    ],
+)
+def test_models_of_other_families_go_the_same_way(
+    kind: str, changes: dict[str, Any], tiny_model: Path, tagging_data: Path, tmp_path: Path
+) -> None:
+    model = distilbert(tiny_model, tmp_path / "model")
+    instances: Any = SEQUENCES[kind](24) if kind in SEQUENCES else load_split(tagging_data, "train").sentences
+    tuned = fitting.fit(kind, model, instances, None, settings_for(kind, **changes))
+    values = tuned.predict(instances).values
+    if kind in SEQUENCES:
+        assert right(kind, instances, values) > 0.7
+    else:
+        assert score_tags([s.tags for s in instances], values).overall.f1 > 0.5
+    tuned.save(tmp_path / "out", Manifest("tuned"))
+    assert fitting.load_tuned(tmp_path / "out", "cpu").predict(instances).values == values
+
+
+def test_wrong_calls_name_what_is_valid(tiny_model: Path) -> None:
+    with pytest.raises(UsageError, match="kind 'ner' is unknown; valid: tagging, words, relation"):
+        fitting.settings_of("ner")
+    with pytest.raises(UsageError, match="relation takes RelationSettings, not SequenceSettings"):
+        fitting.fit("relation", tiny_model, relations(2), None, SequenceSettings())
+    with pytest.raises(UsageError, match="nothing to train on"):
+        fitting.fit("relation", tiny_model, [], None, RelationSettings())
+    with pytest.raises(UsageError, match="no two labels"):
+        fitting.fit("yesno", tiny_model, questions(1), None, SequenceSettings())
+    with pytest.raises(UsageError, match="is not a tuned model"):
+        fitting.load_tuned(tiny_model)
+
+
+def test_an_unknown_label_is_named_with_its_line(tiny_model: Path) -> None:
+    odd = Instance("7", "gout", "mayhap", "rare", file="train.tsv", line=3)
+    with pytest.raises(BadInput, match=r"train\.tsv, line 3 \(7\).*'mayhap'.*yes, no"):
+        fitting.fit("yesno", tiny_model, [odd], None, SequenceSettings(), labels=("yes", "no"))
