@@ -129,9 +129,10 @@ def test_every_recipe_in_small_makes_a_forward_and_a_backward_pass(name: str) ->
             "model.vocabulary_size=50",
         ],
     )
-    model = PretrainingModel(recipe.model)
+    pairs = recipe.objective("next_sentence_prediction") is not None
+    model = PretrainingModel(recipe.model, next_sentence=pairs)
     logits = model(torch.arange(1, 9)[None])
-    assert (logits.next_sentence_N2 is None) == (recipe.objective("next_sentence_prediction") is None)
+    assert (logits.next_sentence_N2 is not None) == pairs
     sum(part.logsumexp(-1).sum() for part in logits if part is not None).backward()
     assert all(p.grad is not None for p in model.parameters())
 

@@ -10,7 +10,7 @@ from biosmith.artefact import to_plain
 from biosmith.errors import UsageError
 from biosmith.models.bert import count_parameters
 from biosmith.pretraining.config import Profile, Recipe
-from biosmith.recipes import bert, bioformer, demo, modern, pubmedbert
+from biosmith.recipes import bert, bioformer, biosmith, demo, modern, pubmedbert
 
 # One line a recipe; a new paper is a new file and a line here.
 RECIPES: dict[str, Callable[[], Recipe]] = {
@@ -20,6 +20,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "bioformer-16l": bioformer.bioformer_16l,
     "modern-base": modern.modern_base,
     "modern-small": modern.modern_small,
+    "biosmith-base-small": biosmith.biosmith_base_small,
     "demo": demo.demo,
 }
 
@@ -34,8 +35,8 @@ def find_recipe(name: str, profile: Profile = "faithful") -> Recipe:
 def with_profile(recipe: Recipe, profile: Profile) -> Recipe:
     """The recipe in one of its profiles.
 
-    "faithful" is the paper's own arithmetic. "fast" leaves dropout out, so that the packed attention kernel serves
-    (it knows none); large corpora are not seen often enough for dropout to help (Geiping and Goldstein, 2023,
+    "faithful" is the paper's own arithmetic. "fast" leaves dropout out, for which the fused layers have no
+    room; large corpora are not seen often enough for dropout to help (Geiping and Goldstein, 2023,
     Cramming, section 4.3). Raises `UsageError` for another name.
     """
     if profile not in get_args(Profile):
