@@ -58,11 +58,16 @@ class Tuned(Protocol):
         kind: of task.
         history: of its training; None for one that was loaded.
         labels: what it can say; empty for answers.
+        counts: of what it was trained on; empty for one that was loaded.
     """
 
     kind: str
     history: History | None
-    labels: Sequence[str]
+    counts: dict[str, Any]
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """See above."""
 
     def predict(self, instances: Sequence[Any]) -> Predictions:
         """Predictions for instances; their labels are not looked at."""

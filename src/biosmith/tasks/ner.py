@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch.nn import functional as F
 
-from biosmith.artefact import (
-    MANIFEST,
-    Manifest,
-    describe_files,
-    describe_input,
-    folder_by_rename,
-    load_manifest,
-    require_new_folder,
-    to_plain,
-)
+from biosmith.artefact import MANIFEST, Manifest, describe_input, load_manifest, require_new_folder
 from biosmith.errors import BadInput, UsageError
-from biosmith.models.checkpoint import WEIGHTS
 from biosmith.progress import say
-from biosmith.tasks.batches import Batch
-from biosmith.tasks.inputs import InputTransform
-from biosmith.tasks.labels import OUTSIDE, LabelSet, Span, read_spans, split_tag
+from biosmith.tasks import fit_tagging
+from biosmith.tasks.fitting import Tuned, kind_of
+from biosmith.tasks.labels import OUTSIDE, Span, read_spans, write_tags
 from biosmith.tasks.metrics.entities import EntityScore, score_spans, score_tags
-from biosmith.tasks.network import EncoderTagger, TransformersTagger, new_tagger
-from biosmith.tasks.settings import TaggingSettings
+from biosmith.tasks.metrics.words import score_words
+from biosmith.tasks.settings import TaggingSettings, TrainingSettings
 from biosmith.tasks.tagged import TaggedData, find_splits, load_split, read_tagged
-from biosmith.tasks.tagging import Tagger, TorchEngine, check_tags, training_examples
-from biosmith.tasks.training import History, choose_device, seeded, train
+from biosmith.tasks.tagging import Tagger, check_tags
+from biosmith.tasks.tuned_folder import describe_model, kept_epoch
 
-METRICS = "metrics.jsonl"
+KINDS = {"ner": "tagging", "pico": "words"}  # task -> its kind (see `fitting`)
 
 
 @dataclass(frozen=True)
@@ -81,7 +68,14 @@ class NerReport:
         }
 
 
-def finetune(model: Path, data: Path, out: Path, settings: TaggingSettings | None = None) -> dict[str, Any]:
+def finetune(
+    model: Path,
+    data: Path,
+    out: Path,
+    settings: TaggingSettings | None = None,
+    *,
+    task: str = "ner",
+) -> dict[str, Any]:
     """Fine-tune a tagger and save it as a folder that `transformers` loads.
 
     A run that was stopped goes on from its last finished epoch when it is started again with the same arguments.
@@ -91,6 +85,7 @@ def finetune(model: Path, data: Path, out: Path, settings: TaggingSettings | Non
         data: a dataset's folder (train, and dev if there is one), or one file to train on.
         out: the folder to make.
         settings: see `TaggingSettings`.
+        task: "ner" is scored by mention, "pico" by word.
 
     Returns:
         What `--json` prints: epochs, steps, loss, dev scores, words and tokens a second.
@@ -105,142 +100,64 @@ def finetune(model: Path, data: Path, out: Path, settings: TaggingSettings | Non
     development = load_split(data, "dev") if data.is_dir() and "dev" in find_splits(data) else None
     if settings.keep == "best" and development is None:
         say(f"{data} has no dev split: the last epoch is kept")
-    label_set = _label_set(data, training, development, settings)
-    tagger, network = _new_tagger(model, training, label_set, settings)
-    examples = training_examples(training.sentences, tagger.transform, label_set, tagger.max_length)
+    _check_mentions(data, training)
 
-    def loss_of(batch: Batch) -> torch.Tensor:
-        return F.cross_entropy(network.logits(batch).float(), batch.target)
-
-    def score() -> Mapping[str, float]:
+    def score(predicted: list[Any]) -> float:
         assert development is not None
-        overall = score_data(tagger, development).conll.overall
-        return {"value": overall.f1, "precision": overall.precision, "recall": overall.recall}
+        if task == "pico":
+            return score_words([s.tags for s in development.sentences], predicted).macro_f1
+        return _score_tags(development, predicted)[0].overall.f1
 
-    inputs = [_describe_model(model), *(describe_input(f) for f in training.files)]
+    inputs = [describe_model(model), *(describe_input(f) for f in training.files)]
     inputs += [describe_input(f) for f in (development.files if development else [])]
     work = out.parent / f".{out.name}.partial"
-    history = train(
-        network,
-        examples,
-        loss_of,
+    tuned = fit_tagging.fit(
+        KINDS[task],
+        model,
+        training.sentences,
+        development.sentences if development is not None else None,
         settings,
         score=score if development is not None else None,
         work=work,
         identity=[item.get("digest") for item in inputs],
     )
-    counts = _counts(training, len(examples), tagger, history, settings)
-    config = {
-        "task": "ner",
-        "settings": settings,
-        "labels": label_set.labels,
-        "max_length": tagger.max_length,
-    }
-    manifest = Manifest("tuned", config, settings.seed, inputs, counts=counts)
-    with folder_by_rename(out) as temporary:
-        network.save(temporary, labels=label_set.labels, manifest=manifest, card=_card(out, manifest))
-        _add_metrics(temporary, history)
+    manifest = Manifest(
+        "tuned", {"task": task}, settings.seed, inputs, counts={"untaggable": training.untaggable}
+    )
+    tuned.save(out, manifest)
     shutil.rmtree(work, ignore_errors=True)
-    return _finetune_report(history, counts, label_set, training.set_aside)
+    report = training_report(task, tuned, settings)
+    return {**report, "dev_f1": report["dev_value"], "set_aside": training.set_aside}
 
 
-def _label_set(
-    data: Path, training: TaggedData, development: TaggedData | None, settings: TaggingSettings
-) -> LabelSet:
-    """The labels of the training split; the development split must have no others."""
-    tags = {tag for sentence in training.sentences for tag in sentence.tags} - {OUTSIDE}
-    if not tags:
+def training_report(task: str, tuned: Tuned, settings: TrainingSettings) -> dict[str, Any]:
+    """What `finetune --json` prints of a model that was trained just now."""
+    history = tuned.history
+    assert history is not None
+    last = history.lines[-1]
+    seconds = sum(line["seconds"] for line in history.lines)
+    return {
+        "task": task,
+        "epochs": history.epoch,
+        "epoch": kept_epoch(history, settings.keep),
+        "steps": last["step"],
+        "loss": last["loss"],
+        "dev_value": history.best_score,
+        "labels": list(tuned.labels),
+        **{k: v for k, v in tuned.counts.items() if k not in ("epoch", "dev_value")},
+        "seconds": seconds,
+        "tokens_per_second": sum(x["tokens_per_second"] * x["seconds"] for x in history.lines) / seconds,
+    }
+
+
+def _check_mentions(data: Path, training: TaggedData) -> None:
+    if all(tag == OUTSIDE for sentence in training.sentences for tag in sentence.tags):
         raise BadInput(data, "its training split has no mention")
-    label_set = LabelSet.of_types((split_tag(tag)[1] for tag in tags), settings.scheme)
-    if development is not None:
-        check_tags(development.sentences, label_set)
     if training.untaggable:
         say(
             f"train: {training.untaggable:,} mentions are nested, discontinuous or end inside a word; "
             "tags cannot say them exactly"
         )
-    return label_set
-
-
-def _new_tagger(
-    model: Path, training: TaggedData, label_set: LabelSet, settings: TaggingSettings
-) -> tuple[Tagger, EncoderTagger | TransformersTagger]:
-    """A tagger to train, with its network, on the device of the settings."""
-    with seeded(settings.seed, "head"):
-        network = new_tagger(model, label_set.labels, settings.dropout)
-    transform = InputTransform(model)
-    engine = TorchEngine(network, choose_device(settings.device))
-    max_length = min(settings.max_length, network.positions)
-    return Tagger(transform, label_set, engine, max_length, _longest_mention(training, transform)), network
-
-
-def _counts(
-    training: TaggedData, sequences: int, tagger: Tagger, history: History, settings: TaggingSettings
-) -> dict[str, Any]:
-    return {
-        "sentences": len(training.sentences),
-        "words": sum(len(s.words) for s in training.sentences),
-        "sequences": sequences,
-        "untaggable": training.untaggable,
-        "longest_mention": tagger.stride,
-        "epoch": history.best_epoch if settings.keep == "best" and history.best_epoch else history.epoch,
-        "dev_f1": history.best_score,
-    }
-
-
-def _finetune_report(
-    history: History, counts: Mapping[str, Any], label_set: LabelSet, set_aside: int
-) -> dict[str, Any]:
-    last = history.lines[-1]
-    seconds = sum(line["seconds"] for line in history.lines)
-    return {
-        "task": "ner",
-        "epochs": history.epoch,
-        "epoch": counts["epoch"],
-        "steps": last["step"],
-        "loss": last["loss"],
-        "dev_f1": history.best_score,
-        "labels": list(label_set.labels),
-        "sentences": counts["sentences"],
-        "words": counts["words"],
-        "seconds": seconds,
-        "tokens_per_second": sum(x["tokens_per_second"] * x["seconds"] for x in history.lines) / seconds,
-        "set_aside": set_aside,
-    }
-
-
-def _longest_mention(data: TaggedData, transform: InputTransform, least: int = 128) -> int:
-    """Pieces of the longest mention, at least `least`: what overlapping windows have to share."""
-    mentions = [s.words[a:b] for s in data.sentences for a, b, _ in read_spans(s.tags)]
-    longest = sorted(mentions, key=lambda words: sum(map(len, words)))[-100:]
-    return max(least, *(len(p.ids) for p in transform.cut_words(longest)), 0) if longest else least
-
-
-def _describe_model(folder: Path) -> dict[str, Any]:
-    """A model as an input: by its manifest, or by its weights where it has none."""
-    if (folder / MANIFEST).is_file() or not (folder / WEIGHTS).is_file():
-        return describe_input(folder)
-    return describe_input(folder / WEIGHTS)
-
-
-def _add_metrics(folder: Path, history: History) -> None:
-    """Write metrics.jsonl into a model's folder and its manifest."""
-    lines = "".join(json.dumps(to_plain(line)) + "\n" for line in history.lines)
-    (folder / METRICS).write_text(lines, encoding="utf-8")
-    manifest = load_manifest(folder)
-    files = {**manifest.files, **describe_files(folder, [METRICS])}
-    Manifest(**{**vars(manifest), "files": files}).save(folder)
-
-
-def _card(out: Path, manifest: Manifest) -> str:
-    config, counts = manifest.config, manifest.counts
-    dev = "" if counts["dev_f1"] is None else f"Development entity F1: {100 * counts['dev_f1']:.2f}\n\n"
-    return (
-        "---\nlibrary_name: transformers\npipeline_tag: token-classification\ntags:\n- biology\n- biomedical\n---\n\n"
-        f"# {out.name}\n\nA tagger made by biosmith {manifest.version} (`finetune ner`). "
-        f"Labels: {', '.join(config['labels'])}.\n\n{dev}"
-        "`manifest.json` names the model and data it was made from, by digest, and every setting.\n"
-    )
 
 
 def evaluate(
@@ -264,29 +181,23 @@ def evaluate(
 
 
 def load_tuned(folder: Path, *, device: str = "auto", max_length: int | None = None) -> Tagger:
-    """A tagger with the maximum length and the window stride that its manifest names; other folders use the model's."""
-    stride = 128
+    """A tagger with the maximum length and the window stride that its manifest names; other folders use the model's.
+
+    Raises:
+        UsageError: it was tuned for another task.
+    """
     if (folder / MANIFEST).is_file():
-        manifest = load_manifest(folder)
-        if manifest.config.get("task", "ner") != "ner":
-            raise UsageError(f"{folder} was tuned for {manifest.config['task']}, not for ner")
-        max_length = max_length or manifest.config.get("max_length")
-        stride = int(manifest.counts.get("longest_mention", stride))
-    tagger = Tagger.load(folder, device=device, max_length=max_length)
-    tagger.stride = stride
-    return tagger
+        task = load_manifest(folder).config.get("task", "ner")
+        if task not in KINDS and kind_of(folder) not in KINDS.values():
+            raise UsageError(f"{folder} was tuned for {task}, not for {' or '.join(KINDS)}")
+    return fit_tagging.load(KINDS["ner"], folder, device, max_length).tagger
 
 
 def score_data(tagger: Tagger, data: TaggedData) -> NerReport:
     """Tag a split and score it; what the model could not read counts as missed."""
     tagged = tagger.tag([s.words for s in data.sentences], on_long="truncate")
-    gold_tags = [s.tags for s in data.sentences]
-    predicted_tags = [tagger.tags(t) for t in tagged]
-    if data.gold is None:
-        conll = score_tags(gold_tags, predicted_tags)
-        strict = score_tags(gold_tags, predicted_tags, strict=True)
-    else:
-        conll = strict = score_spans(data.gold, _document_spans(data, predicted_tags))
+    predicted_tags = [write_tags(read_spans(tagger.tags(t)), len(t.labels)) for t in tagged]
+    conll, strict = _score_tags(data, predicted_tags)
     cut = [t.truncated for t in tagged]
     return NerReport(
         conll,
@@ -303,6 +214,15 @@ def score_data(tagger: Tagger, data: TaggedData) -> NerReport:
         ),
         set_aside=data.set_aside,
     )
+
+
+def _score_tags(data: TaggedData, predicted: Sequence[Sequence[str]]) -> tuple[EntityScore, EntityScore]:
+    """The lenient and the strict reading; of documents, whose gold mentions have offsets, there is only one."""
+    if data.gold is not None:
+        score = score_spans(data.gold, _document_spans(data, predicted))
+        return score, score
+    gold = [s.tags for s in data.sentences]
+    return score_tags(gold, predicted), score_tags(gold, predicted, strict=True)
 
 
 def _document_spans(data: TaggedData, predicted: Sequence[Sequence[str]]) -> list[list[Span]]:
