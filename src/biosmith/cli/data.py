@@ -85,6 +85,39 @@ def check(dataset: Annotated[str, tyro.conf.Positional], *, data: Path) -> Repor
     return Report(values, "\n".join(lines), set_aside=found.problems.count)
 
 
+def convert(
+    source: Annotated[Path, tyro.conf.Positional],
+    *,
+    out: Path,
+    to: str | None = None,
+    keep_unanswered: bool = False,
+) -> Report:
+    """Convert documents to tagging files or another format, and BioASQ's factoid questions to the form of SQuAD.
+
+    What the new format cannot hold, what tags on words cannot say and what could not be read is counted, and listed in
+    OUT.report.jsonl.
+
+    Example:
+        biosmith data convert BioRED --to conll --out biored
+
+    Args:
+        source: documents in any format (PubTator, BioC, brat, ...), BioASQ's question files, or a folder of one of them.
+        out: the file to make; for tags, the folder with train.tsv, dev.tsv and test.tsv if the source is a folder whose
+            files are named after splits.
+        to: conll (a word and its tag a line), squad, or any other format that is written (bioc-json, pubtator, brat,
+            ...); found by the suffix of the output if not given.
+        keep_unanswered: BioASQ: keep the texts in which no answer was found, as a test set needs them.
+    """
+    from biosmith.bench.prepare.conversion import convert as make
+
+    made = make(source, out, to, keep_unanswered=keep_unanswered)
+    counted = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in made.counts.items())
+    lines = [f"{', '.join(map(str, made.files))}: {counted}"]
+    lines += [f"not held by {made.format}: {what} ({count:,})" for what, count in made.lost.items()]
+    listed = None if made.report is None else str(made.report)
+    return Report(made.as_dict(), "\n".join(lines), set_aside=made.set_aside, set_aside_file=listed)
+
+
 def _place(item: dict[str, str]) -> str:
     value = f" (found {item['value']!r})" if "value" in item else ""
     return f"{item['file']}, {item['record']}: {item['reason']}{value}"

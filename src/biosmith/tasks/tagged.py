@@ -165,6 +165,7 @@ def read_conll(path: Path, rejects: Rejects | None = None) -> Iterator[TaggedSen
     """
     words: list[str] = []
     tags: list[str] = []
+    valid: set[str] = set()  # tags that were looked at
     begin, document, columns, broken = 1, 0, 0, False
     collected = Rejects(strict=True) if rejects is None else rejects
 
@@ -185,9 +186,12 @@ def read_conll(path: Path, rejects: Rejects | None = None) -> Iterator[TaggedSen
         else:
             cells = _columns(line)
             columns = columns or len(cells)
-            if (wrong := _wrong(line, cells, columns)) is not None:
-                collected.add(path, f"line {number}", *wrong)
-                broken = True
+            if len(cells) != columns or cells[-1] not in valid or not cells[0].strip():
+                if (wrong := _wrong(line, cells, columns)) is None:
+                    valid.add(cells[-1])
+                else:
+                    collected.add(path, f"line {number}", *wrong)
+                    broken = True
             if not words:
                 begin = number
             words.append(cells[0])

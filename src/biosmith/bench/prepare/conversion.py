@@ -1,0 +1,157 @@
+"""Format to format: documents to sentences with tags, BioASQ's questions to SQuAD's form, documents to documents.
+
+Nothing goes unsaid: what was set aside, what a format cannot hold and what tags cannot say is listed in a report
+beside the output, `OUT.report.jsonl`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from biosmith.artefact import folder_by_rename, require_new_folder
+from biosmith.bench.prepare.bioasq import bioasq_to_squad, is_bioasq
+from biosmith.bench.tagging import TaggedDocuments, Untaggable, tag
+from biosmith.errors import BiosmithError, UsageError
+from biosmith.rejects import Rejects
+from biosmith.tasks.tagged import DOCUMENT_START, TaggedSentence, find_splits, read_conll
+from biosmith.text import files, formats
+
+TAGS, SQUAD = "conll", "squad"
+
+
+@dataclass
+class Conversion:
+    """What was written.
+
+    Attributes:
+        format: of the output.
+        files: those that were made.
+        counts: documents, sentences, mentions, questions, ...: what there is of them.
+        lost: what the format cannot hold -> how often that was left out.
+        set_aside: how many lines the report has.
+        report: the file that lists them; None if there is none.
+    """
+
+    format: str
+    files: list[Path]
+    counts: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    set_aside: int = 0
+    report: Path | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "format": self.format,
+            "files": [str(path) for path in self.files],
+            **self.counts,
+            "lost": dict(self.lost),
+            "set_aside": self.set_aside,
+            "report": None if self.report is None else str(self.report),
+        }
+
+
+def convert(source: Path, out: Path, to: str | None = None, *, keep_unanswered: bool = False) -> Conversion:
+    """Convert a file or a folder.
+
+    Args:
+        source: documents in any format, BioASQ's question files, or a folder of one of them. For tags, a folder whose
+            files are named after splits gives a folder with train.tsv, dev.tsv and test.tsv.
+        out: the file (or folder) to make.
+        to: "conll" (a word and its tag a line), "squad" (from BioASQ), or any format that can be written; None goes by
+            the suffix of `out`, and by BioASQ's questions to "squad".
+        keep_unanswered: BioASQ: keep the texts in which no answer was found, as a test set needs them.
+
+    Raises:
+        UsageError: the source does not exist, `out` exists as a folder, or the format is unknown.
+        BadInput: nothing in the source can be read.
+    """
+    if not source.exists():
+        raise UsageError(f"{source} does not exist")
+    report = out.with_name(out.name + ".report.jsonl")
+    report.unlink(missing_ok=True)
+    with Rejects(report) as rejects:
+        if to == SQUAD or (to is None and is_bioasq(source)):
+            counts = bioasq_to_squad(source, out, rejects, keep_unanswered=keep_unanswered)
+            made = Conversion(SQUAD, [out], counts)
+        elif (to or formats.find_writer(out, _suffix_format(out))) == TAGS:
+            made = _to_tags(source, out, rejects)
+        else:
+            written = formats.write(formats.read(source, rejects=rejects), out, format=to)
+            counts = Counter(documents=written.documents, mentions=written.mentions)
+            made = Conversion(to or formats.find_writer(out), [out], counts, written.lost)
+    made.set_aside = rejects.count
+    made.report = report if rejects.count else None
+    return made
+
+
+def _suffix_format(out: Path) -> str | None:
+    """Tables of words are called .tsv too, and so is a folder of them that has no suffix."""
+    return TAGS if files.strip_compression(out.name).endswith(".tsv") or not out.suffix else None
+
+
+def _to_tags(source: Path, out: Path, rejects: Rejects) -> Conversion:
+    made = Conversion(TAGS, [])
+    if source.is_dir() and not out.suffix:
+        splits = find_splits(source)
+        require_new_folder(out)
+        with folder_by_rename(out) as temporary:
+            for split, paths in splits.items():
+                made.counts += _write_tags(paths, temporary / f"{split}.tsv", rejects)
+        made.files = [out / f"{split}.tsv" for split in splits]
+    else:
+        made.files = [out]
+        made.counts = _write_tags([source], out, rejects)
+    return made
+
+
+def _write_tags(sources: list[Path], out: Path, rejects: Rejects) -> Counter[str]:
+    """Write documents one by one, then read the file and compare."""
+    counts: Counter[str] = Counter(documents=0, sentences=0, words=0, mentions=0, tagged=0)
+    digests: list[int] = []
+
+    def sentences() -> Iterator[tuple[str, TaggedDocuments]]:
+        for document in formats.read(sources, rejects=rejects):
+            tagged = tag([document], sources)
+            for mention in tagged.untaggable:
+                _note(mention, str(sources[0]), rejects)
+            counts.update(
+                documents=1,
+                sentences=len(tagged),
+                words=sum(len(s.words) for s in tagged),
+                mentions=len(document.mentions),
+                tagged=len(document.mentions) - len(tagged.untaggable),
+            )
+            digests.extend(_digest(s) for s in tagged)
+            yield document.id, tagged
+
+    write_tagged(sentences(), out)
+    for number, (written, read) in enumerate(itertools.zip_longest(digests, map(_digest, read_conll(out)))):
+        if written != read:
+            raise BiosmithError(f"{out}: sentence {number + 1} does not come back as it was written")
+    return counts
+
+
+def _digest(sentence: TaggedSentence) -> int:
+    return hash((sentence.words, sentence.tags))
+
+
+def _note(mention: Untaggable, file: str, rejects: Rejects) -> None:
+    value = f"{mention.type} {mention.text!r} at {mention.start}-{mention.end}"
+    rejects.add(file, f"document {mention.document}", f"the mention {mention.reason}", value)
+
+
+def write_tagged(documents: Iterable[tuple[str, Iterable[TaggedSentence]]], out: Path) -> None:
+    """Write sentences as a word and its tag a line, by rename; each document begins with a `-DOCSTART-` line."""
+    with files.create(out) as stream:
+        for id, sentences in documents:
+            name = " ".join(id.split())
+            stream.write(f"{DOCUMENT_START} ({name})\n\n".encode())
+            for sentence in sentences:
+                rows = zip(sentence.words, sentence.tags, strict=True)
+                stream.write(("".join(f"{word}\t{tag}\n" for word, tag in rows) + "\n").encode())
