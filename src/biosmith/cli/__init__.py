@@ -47,6 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "bench submit": ("biosmith.cli.bench:submit", "Pack a run with its lineage into one file"),
     "bench verify": ("biosmith.cli.bench:verify", "Compute the scores of a submission anew"),
+    "data convert": ("biosmith.cli.data:convert", "Format to format: tagging files, SQuAD's form, documents"),
     "bench score": ("biosmith.cli.bench:score", "Score anybody's predictions under the exact protocol"),
     "finetune": ("biosmith.cli.finetune:finetune", "Fine-tune a model on a task"),
     "evaluate": ("biosmith.cli.finetune:evaluate", "Score a tuned model on a split"),
