@@ -199,9 +199,8 @@ def test_the_contexts_of_one_question_are_answered_together(squad: Any, tmp_path
     settings = AnswerSettings(**{**QUICK, "epochs": 1, "learning_rate": 1e-5})
     factoid = fitting.fit("factoid", tmp_path / "squad", questions(4), None, settings)
     one, two = (Question(q.id, q.text, q.context, group="g") for q in questions(2))
-    first, second = factoid.predict([one, two]).values
-    assert first == second
-    assert {"aspirin", "heparin"} <= set(first)
+    (answers,) = factoid.predict([one, two]).values
+    assert {"aspirin", "heparin"} <= set(answers)
 
 
 def test_the_dev_score_of_factoid_lists_counts_a_group_once(tiny_model: Path) -> None:
@@ -210,7 +209,7 @@ def test_the_dev_score_of_factoid_lists_counts_a_group_once(tiny_model: Path) ->
     # One question over two contexts, its answer second: 1/2. Counted by context it would weigh double.
     dev = [Question("1", "q", "c", (Answer("aspirin", 0),), group="g"), Question("2", "q", "c", group="g")]
     dev.append(Question("3", "q", "c", gold=("gout",)))
-    predicted = [["x", "aspirin"], ["x", "aspirin"], ["gout"]]
+    predicted = [["x", "aspirin"], ["gout"]]
     assert _plain_score("factoid", dev, predicted) == pytest.approx((0.5 + 1.0) / 2)
 
 

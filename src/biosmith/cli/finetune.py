@@ -8,42 +8,71 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from biosmith.cli import Report
+from biosmith.errors import UsageError
+
+# task -> kinds of models for it (biosmith.tasks.fitting), the usual one first
+TASKS: dict[str, tuple[str, ...]] = {
+    "ner": ("tagging",),
+    "pico": ("words",),
+    "relation": ("relation",),
+    "similarity": ("similarity",),
+    "document": ("documents",),
+    "classification": ("classification",),
+    "yesno": ("yesno",),
+    "answers": ("squad", "factoid"),
+}
+Task = Literal["ner", "pico", "relation", "similarity", "document", "classification", "yesno", "answers"]
 
 
 def finetune(
-    task: Annotated[Literal["ner"], tyro.conf.Positional],
+    task: Annotated[Task, tyro.conf.Positional],
     *,
     model: Path,
     data: Path,
     out: Path,
+    dataset: str | None = None,
     override: tuple[str, ...] = (),
 ) -> Report:
     """Fine-tune a model on a task.
 
     Trains on the train split, keeps the best epoch on the dev split (never on test) and writes a folder that
     `transformers` loads, with the label map, the tokenizer, metrics.jsonl and a manifest. A run that was stopped
-    goes on from its last finished epoch when the same command is given again.
+    goes on from its last finished epoch when the same command is given again. Relations take
+    `--override text=markers features=starts`, taggers `scheme=BIOUL head=crf`: all choices are in the guide.
 
     Example:
         biosmith finetune ner --model models/bioformer-8l --data NCBI-disease --out ner-disease
             --override epochs=10 learning_rate=3e-5
 
     Args:
-        task: what to learn; ner tags mentions in sentences.
-        model: a Hugging Face folder: BERT-shaped ones run through the fast encoder, others through AutoModel.
-        data: a folder with train.tsv, devel.tsv or dev.tsv and test.tsv (plain, .gz or .xz), or with document files
-            (PubTator, BioC, ...) named after the splits.
+        task: ner and pico tag words; relation, classification, yesno give one label a text, document any number;
+            similarity gives a number for a pair; answers finds the answer in a text (SQuAD, BioASQ factoid).
+        model: a Hugging Face folder: BERT-shaped ones run through the fast encoder, others through AutoModel. For
+            answers also a tuned one (SQuAD first, then BioASQ).
+        data: a dataset's folder, or your own: train, dev or devel, and test as .tsv, .jsonl or .json (plain, .gz or
+            .xz); for ner and pico also document files (PubTator, BioC, ...) named after the splits.
         out: the folder to make.
+        dataset: which dataset of `biosmith data ls` the data is, where the folder's name does not say it.
         override: settings as key=value: learning_rate, batch_size, epochs, max_length, warmup, weight_decay, clip,
-            dropout, keep (best or last), seed, device, scheme (BIO, IO, IOBES or BIOUL).
+            dropout, keep (best or last), layer_decay, frozen_layers, reinitialised_layers, seed, device, and the
+            task's own.
     """
+    from biosmith.bench.grids import max_length
     from biosmith.pretraining.overrides import apply_overrides
-    from biosmith.tasks import ner
-    from biosmith.tasks.settings import TaggingSettings
+    from biosmith.tasks import finetuning, ner
+    from biosmith.tasks.fitting import settings_of
 
-    settings = apply_overrides(TaggingSettings(), override)
-    result = ner.finetune(model, data, out, settings)
-    dev = "" if result["dev_f1"] is None else f", entity F1 on dev {100 * result['dev_f1']:.2f}"
+    if task in ner.KINDS:
+        settings: Any = apply_overrides(settings_of(TASKS[task][0])(), override)
+        result = ner.finetune(model, _tagging_folder(task, data, dataset), out, settings, task=task)
+    else:
+        source = _source(TASKS[task], data, dataset)
+        settings = settings_of(source.kind)()
+        if source.name:
+            settings = settings_of(source.kind)(max_length=max_length(source.kind, source.name))
+        settings = apply_overrides(settings, override)
+        result = finetuning.finetune(task, source, model, out, settings)
+    dev = "" if result["dev_value"] is None else f", score on dev {100 * result['dev_value']:.2f}"
     text = (
         f"{out}: epoch {result['epoch']} of {result['epochs']} kept{dev}; {result['steps']:,} steps in "
         f"{result['seconds']:,.0f} s, {result['tokens_per_second']:,.0f} tokens/s"
@@ -56,29 +85,84 @@ def evaluate(
     *,
     data: Path,
     split: str = "test",
+    dataset: str | None = None,
     max_length: int | None = None,
     device: str = "auto",
+    predictions: Path | None = None,
 ) -> Report:
     """Score a tuned model on a split.
 
-    Entity-level precision, recall and F1 as CoNLL's script counts them, and the strict reading beside it. Words that
-    do not fit the model count as missed and are reported. Scores lie between 0 and 1 in `--json`.
+    Taggers by entity-level precision, recall and F1 as CoNLL's script counts them, the strict reading beside it, PICO by
+    word; the other tasks as the dataset's protocol says. What does not fit the model counts as missed and is reported
+    as truncated. Scores lie between 0 and 1 in `--json`.
 
     Example:
         biosmith evaluate ner-disease --data NCBI-disease --split test
 
     Args:
-        tuned: a folder made by `finetune`, or any token classification folder of Hugging Face.
+        tuned: a folder made by `finetune`, or any folder of Hugging Face with a head for tokens, sequences or answers.
         data: a dataset's folder, or one file.
         split: train, dev or test.
-        max_length: longest sequence in pieces; the one it was tuned with if not given.
+        dataset: which dataset of `biosmith data ls` the data is, where the folder's name does not say it.
+        max_length: longest sequence in pieces of a tagger; the one it was tuned with if not given.
         device: auto, cpu, cuda, ...
+        predictions: a file for the predictions, which `biosmith bench score` reads.
     """
-    from biosmith.tasks import ner
+    from biosmith.tasks import finetuning, ner
+    from biosmith.tasks.fitting import kind_of
 
-    result = ner.evaluate(tuned, data, split, device=device, max_length=max_length)
-    values = {"task": "ner", "split": split, **result.as_dict()}
-    return Report(values, _table(values), set_aside=result.set_aside)
+    kind = kind_of(tuned)
+    if split not in ("train", "dev", "test"):
+        raise UsageError(f"split {split!r} is unknown; valid: train, dev, test")
+    task = next(name for name, kinds in TASKS.items() if kind in kinds)
+    if task in ner.KINDS:
+        if predictions is not None:
+            raise UsageError(
+                "--predictions is for other tasks than ner and pico; `biosmith annotate` writes tags"
+            )
+        folder = _tagging_folder(task, data, dataset)
+        if task == "pico":
+            values = {"task": task, "split": split, **ner.evaluate_words(tuned, folder, split, device=device)}
+            return Report(values, _lines(values), set_aside=values["set_aside"])
+        result = ner.evaluate(tuned, folder, split, device=device, max_length=max_length)
+        values = {"task": task, "split": split, **result.as_dict()}
+        return Report(values, _table(values), set_aside=result.set_aside)
+    source = _source((kind,), data, dataset)
+    values = {
+        "task": task,
+        **finetuning.evaluate(tuned, source, split, device=device, predictions=predictions),
+    }
+    return Report(values, _lines(values), set_aside=values["set_aside"])
+
+
+def _source(kinds: tuple[str, ...], data: Path, dataset: str | None) -> Any:
+    """The dataset that the folder is of, or the user's own files."""
+    from biosmith.bench.locating import locate
+    from biosmith.tasks.data_files import OwnData, own_kind
+
+    found = locate(data, kinds, dataset)
+    return found if found is not None else OwnData(data, own_kind(data, kinds))
+
+
+def _tagging_folder(task: str, data: Path, dataset: str | None) -> Path:
+    """The folder with the files of a tagging dataset; as given where it is no dataset's."""
+    from biosmith.bench.locating import locate
+
+    found = locate(data, TASKS[task], dataset)
+    files = [] if found is None else [f for split in ("train", "dev", "test") for f in found.files(split)]
+    return files[0].parent if files else data
+
+
+def _lines(values: dict[str, Any]) -> str:
+    shown = "".join(
+        f", {key} {100 * values[key]:.2f}"
+        for key in ("precision", "recall", "exact_match", "strict_accuracy", "lenient_accuracy")
+        if isinstance(values.get(key), float)
+    )
+    cut = f"; {values['truncated']:,} were not read in full" if values["truncated"] else ""
+    count = values.get("instances", values.get("sentences"))
+    name = f"{values.get('dataset') or values['task']} {values['split']}"
+    return f"{name}: {values['metric']} {100 * values['value']:.2f}{shown} over {count:,} instances{cut}"
 
 
 def _table(values: dict[str, Any]) -> Any:

@@ -92,15 +92,11 @@ class TunedAnswers:
         return "" if self.settings.unanswerable and lead > self.settings.null_threshold else best.text
 
     def _lists(self, questions: Sequence[Question], answered: Sequence[Answered]) -> list[Any]:
-        """The best answers of each group's contexts together; each question of a group gets the same list."""
+        """The best answers of each group's contexts together, in the order in which the groups come."""
         together: dict[Any, list[Candidate]] = {}
-        keys = [("group", q.group) if q.group else n for n, q in enumerate(questions)]
-        for key, one in zip(keys, answered, strict=True):
+        for key, one in zip(group_keys(questions), answered, strict=True):
             together.setdefault(key, []).extend(one.candidates)
-        best = {
-            key: [c.text for c in best_answers(all, self.settings.answers)] for key, all in together.items()
-        }
-        return [list(best[key]) for key in keys]
+        return [[c.text for c in best_answers(all, self.settings.answers)] for all in together.values()]
 
     def save(self, folder: Path, manifest: Manifest) -> None:
         """See `Tuned`."""
@@ -163,6 +159,11 @@ def fit(
     return tuned
 
 
+def group_keys(questions: Sequence[Question]) -> list[Any]:
+    """What each question is answered with: its group, or itself alone."""
+    return [("group", q.group) if q.group else n for n, q in enumerate(questions)]
+
+
 def gold_answers(question: Question) -> list[str]:
     """What an answer is scored against."""
     return list(question.gold) or [answer.text for answer in question.answers]
@@ -172,13 +173,10 @@ def _plain_score(kind: str, dev: Sequence[Question], predicted: Sequence[Any]) -
     """F1 of SQuAD, or the mean reciprocal rank over groups."""
     if kind == "squad":
         return score_squad([gold_answers(q) for q in dev], predicted).f1
-    by_group: dict[Any, tuple[list[str], list[str]]] = {}
-    for n, (question, answers) in enumerate(zip(dev, predicted, strict=True)):
-        key = ("group", question.group) if question.group else n
-        gold, _ = by_group.setdefault(key, ([], answers))
-        gold += gold_answers(question)
-    gold, given = zip(*by_group.values(), strict=True)
-    return score_factoid(gold, given).mean_reciprocal_rank
+    gold: dict[Any, list[str]] = {}
+    for key, question in zip(group_keys(dev), dev, strict=True):
+        gold.setdefault(key, []).extend(gold_answers(question))
+    return score_factoid(list(gold.values()), predicted).mean_reciprocal_rank
 
 
 def load(kind: str, folder: Path, device: str = "auto") -> TunedAnswers:

@@ -11,7 +11,7 @@ A kind of task says what instances hold and what predictions are:
 | documents | `Instance` with a tuple of labels | list of labels |
 | classification | `Instance` | a label |
 | yesno | `Instance`: question and context | a label |
-| factoid | `Question` | list of answers, best first; of all contexts of a group together |
+| factoid | `Question` | list of answers, best first: one a group, over all its contexts together |
 | squad | `Question` | a string, empty where there is no answer |
 """
 
@@ -43,7 +43,7 @@ class Predictions:
     """What a tuned model says.
 
     Attributes:
-        values: one an instance, in the JSON form of `bench score`.
+        values: one an instance (factoid: one a group of instances), in the JSON form of `bench score`.
         truncated: instances (sentences, texts) that were not read in full.
     """
 

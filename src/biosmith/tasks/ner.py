@@ -14,14 +14,15 @@ from biosmith.artefact import MANIFEST, Manifest, describe_input, load_manifest,
 from biosmith.errors import BadInput, UsageError
 from biosmith.progress import say
 from biosmith.tasks import fit_tagging
-from biosmith.tasks.fitting import Tuned, kind_of
+from biosmith.tasks.finetuning import training_report
+from biosmith.tasks.fitting import kind_of
 from biosmith.tasks.labels import OUTSIDE, Span, read_spans, write_tags
 from biosmith.tasks.metrics.entities import EntityScore, score_spans, score_tags
 from biosmith.tasks.metrics.words import score_words
-from biosmith.tasks.settings import TaggingSettings, TrainingSettings
+from biosmith.tasks.settings import TaggingSettings
 from biosmith.tasks.tagged import TaggedData, find_splits, load_split, read_tagged
 from biosmith.tasks.tagging import Tagger, check_tags
-from biosmith.tasks.tuned_folder import describe_model, kept_epoch
+from biosmith.tasks.tuned_folder import describe_model
 
 KINDS = {"ner": "tagging", "pico": "words"}  # task -> its kind (see `fitting`)
 
@@ -130,26 +131,6 @@ def finetune(
     return {**report, "dev_f1": report["dev_value"], "set_aside": training.set_aside}
 
 
-def training_report(task: str, tuned: Tuned, settings: TrainingSettings) -> dict[str, Any]:
-    """What `finetune --json` prints of a model that was trained just now."""
-    history = tuned.history
-    assert history is not None
-    last = history.lines[-1]
-    seconds = sum(line["seconds"] for line in history.lines)
-    return {
-        "task": task,
-        "epochs": history.epoch,
-        "epoch": kept_epoch(history, settings.keep),
-        "steps": last["step"],
-        "loss": last["loss"],
-        "dev_value": history.best_score,
-        "labels": list(tuned.labels),
-        **{k: v for k, v in tuned.counts.items() if k not in ("epoch", "dev_value")},
-        "seconds": seconds,
-        "tokens_per_second": sum(x["tokens_per_second"] * x["seconds"] for x in history.lines) / seconds,
-    }
-
-
 def _check_mentions(data: Path, training: TaggedData) -> None:
     if all(tag == OUTSIDE for sentence in training.sentences for tag in sentence.tags):
         raise BadInput(data, "its training split has no mention")
@@ -178,6 +159,33 @@ def evaluate(
     gold = load_split(data, split)
     check_tags(gold.sentences, tagger.label_set)
     return score_data(tagger, gold)
+
+
+def evaluate_words(tuned: Path, data: Path, split: str = "test", *, device: str = "auto") -> dict[str, Any]:
+    """Score a tagger by word (PICO): the mean F1 of the classes, and precision and recall over all words.
+
+    Returns:
+        What `--json` prints; `truncated` counts words that the model did not read.
+
+    Raises:
+        UsageError, BadInput: as `evaluate`.
+    """
+    tagger = load_tuned(tuned, device=device)
+    gold = load_split(data, split)
+    check_tags(gold.sentences, tagger.label_set)
+    tagged = tagger.tag([s.words for s in gold.sentences], on_long="truncate")
+    score = score_words([s.tags for s in gold.sentences], [tagger.tags(t) for t in tagged])
+    return {
+        "metric": "word_f1_macro",
+        "value": score.macro_f1,
+        **score.as_dict(),
+        "f1": score.macro_f1,
+        "micro_f1": score.overall.f1,
+        "sentences": len(gold.sentences),
+        "words": sum(len(s.words) for s in gold.sentences),
+        "truncated": sum(t.truncated for t in tagged),
+        "set_aside": gold.set_aside,
+    }
 
 
 def load_tuned(folder: Path, *, device: str = "auto", max_length: int | None = None) -> Tagger:

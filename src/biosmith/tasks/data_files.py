@@ -1,0 +1,324 @@
+"""A user's own data for tasks over whole texts: a folder with a file a split, as tables, JSON lines or SQuAD's JSON.
+
+Files are `train`, `dev` (or `devel`, `validation`, ...) and `test` with .tsv, .txt, .jsonl or .json, plain, .gz or .xz.
+
+- A table has a header that names its columns (`COLUMNS`), or none: text, label; id, text, label (of pairs: text, pair,
+  label); id, text, pair, label. Several labels are separated by commas.
+- JSON lines have the same names as keys; `labels` may be a list, `entities` two lists of start, end and type.
+- Questions are SQuAD's JSON, or lines with question, context and answers: objects with text and answer_start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from biosmith.errors import BadInput, UsageError, shorten
+from biosmith.rejects import Rejects
+from biosmith.tasks.fit_answers import gold_answers, group_keys
+from biosmith.tasks.instances import Answer, BadRow, Entity, Instance, Label, Question
+from biosmith.tasks.metrics.answers import score_factoid, score_squad
+from biosmith.tasks.metrics.classification import (
+    accuracy,
+    document_micro_f1,
+    label_counts,
+    labels_of_documents,
+    micro_f1,
+)
+from biosmith.tasks.metrics.similarity import pearson
+from biosmith.tasks.tagged import SPLITS
+from biosmith.text import files
+
+SUFFIXES = (".tsv", ".jsonl", ".json", ".txt")
+PAIRED = ("similarity", "yesno")
+ANSWERS = ("squad", "factoid")
+# our name -> names that files use
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "id": ("id", "index", "pair_id", "pmid"),
+    "text": ("text", "sentence", "sentence1", "sent1", "first", "question", "document"),
+    "pair": ("pair", "sentence2", "sent2", "second", "text2", "context", "passage"),
+    "label": ("label", "labels", "score", "answer", "class"),
+    "group": ("group", "document_id"),
+}
+# Labels of pairs without a relation: never rewarded.
+NEGATIVES = ("false", "0", "none", "no_relation", "no relation", "na", "negative", "ddi-false")
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """A folder of the user's own files, for one kind of task (see `fitting`)."""
+
+    folder: Path
+    kind: str
+
+    name = ""
+    labels: tuple[str, ...] = ()
+
+    def files(self, split: str) -> list[Path]:
+        """The files of a split; a path to a file is every split."""
+        if self.folder.is_file():
+            return [self.folder]
+        if not self.folder.is_dir():
+            raise UsageError(f"{self.folder} does not exist")
+        for stem in SPLITS[split]:
+            for path in sorted(self.folder.iterdir()):
+                bare = files.strip_compression(path.name)
+                if path.is_file() and bare.endswith(SUFFIXES) and _is_split(bare, stem):
+                    return [path]
+        return []
+
+    def load(self, split: str, rejects: Rejects) -> list[Any]:
+        """The instances of a split.
+
+        Raises:
+            UsageError: there is no such split.
+            BadInput: a file cannot be read, or holds no instance.
+        """
+        paths = self.files(split)
+        if not paths:
+            there = [s for s in SPLITS if self.files(s)]
+            raise UsageError(
+                f"{self.folder} has no {split} split (found: {', '.join(there) or 'none'}); expected "
+                f"{split}.tsv, {split}.jsonl or {split}.json, or a dataset of `biosmith data ls` by --dataset"
+            )
+        read = read_questions if self.kind in ANSWERS else read_instances
+        found: list[Any] = [i for path in paths for i in read(path, self.kind, rejects)]
+        if not found:
+            raise BadInput(paths[0], "holds no instance")
+        return found
+
+    def score(self, instances: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Any]:
+        """`metric`, `value` and what belongs to them."""
+        return score_kind(self.kind, instances, predictions)
+
+
+def _is_split(name: str, stem: str) -> bool:
+    return name.startswith(stem) and not name[len(stem) : len(stem) + 1].isalpha()
+
+
+def read_instances(path: Path, kind: str, rejects: Rejects) -> Iterator[Instance]:
+    """The instances of a table or of JSON lines; bad rows go to `rejects` with their line.
+
+    Raises:
+        BadInput: the file is damaged or not UTF-8; a bad row where `rejects` is strict.
+    """
+    names: list[str] | None = None
+    for number, line in _lines(path):
+        if not line.strip():
+            continue
+        try:
+            if line.startswith("{"):
+                row = _named(_object(line))
+            else:
+                cells = line.split("\t")
+                if number == 1 and (header := _header(cells)) is not None:
+                    names = header
+                    continue
+                row = dict(zip(names or _places(cells, kind), cells, strict=True))
+            yield _instance(row, kind, str(path), number)
+        except (BadRow, ValueError) as error:
+            reason = str(error)
+            if "zip()" in reason:
+                reason = f"has {len(line.split(chr(9)))} columns, the header {len(names or ())}"
+            rejects.add(path, f"line {number}", reason, line)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    number = 0
+    with files.open_decompressed(path) as stream:
+        try:
+            for number, raw in enumerate(stream, start=1):
+                yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise BadInput(path, f"is not UTF-8: {error.reason}", record=f"line {number}") from error
+        except files.BROKEN as error:
+            raise BadInput(path, f"is damaged: {error}", record=f"after line {number}") from error
+
+
+def _object(line: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise BadRow(f"is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise BadRow("is not a JSON object")
+    return value
+
+
+def _header(cells: Sequence[str]) -> list[str] | None:
+    """Our names of a header's columns; None if the row is none."""
+    found = [_our_name(cell.strip()) for cell in cells]
+    named = [name for name in found if name is not None]
+    if "text" not in named or "label" not in named or len(named) != len(set(named)):
+        return None
+    return [name or cell for name, cell in zip(found, cells, strict=True)]
+
+
+def _our_name(name: str) -> str | None:
+    return next((ours for ours, theirs in COLUMNS.items() if name.lower() in theirs), None)
+
+
+def _named(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object under our names."""
+    return {(_our_name(key) or key): value for key, value in row.items()}
+
+
+def _places(cells: Sequence[str], kind: str) -> tuple[str, ...]:
+    """The columns of a table without a header."""
+    layouts: dict[int, tuple[str, ...]] = {
+        2: ("text", "label"),
+        3: ("text", "pair", "label") if kind in PAIRED else ("id", "text", "label"),
+        4: ("id", "text", "pair", "label"),
+    }
+    if len(cells) not in layouts:
+        raise BadRow(
+            f"has {len(cells)} columns; without a header 2, 3 or 4 are expected (id, text, pair, label)"
+        )
+    return layouts[len(cells)]
+
+
+def _instance(row: Mapping[str, Any], kind: str, file: str, line: int) -> Instance:
+    if not isinstance(row.get("text"), str) or "label" not in row:
+        raise BadRow(f"a text and a label are expected, found {', '.join(row)}")
+    pair = str(row.get("pair") or "")
+    if kind in PAIRED and not pair:
+        raise BadRow("a second text is expected")
+    return Instance(
+        str(row.get("id", line)),
+        row["text"],
+        _label(row["label"], kind),
+        pair,
+        str(row.get("group") or ""),
+        file,
+        line,
+        _entities(row.get("entities")),
+    )
+
+
+def _label(value: Any, kind: str) -> Label:
+    if kind == "similarity":
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise BadRow(f"the label {value!r} is not a number") from None
+    if kind == "documents":
+        labels = value if isinstance(value, list) else str(value).split(",")
+        return tuple(str(label).strip() for label in labels if str(label).strip())
+    if isinstance(value, list | dict) or str(value).strip() == "":
+        raise BadRow(f"the label {value!r} is not one label")
+    return str(value).strip()
+
+
+def _entities(value: Any) -> tuple[Entity, ...]:
+    try:
+        return tuple(Entity(int(a), int(b), str(type)) for a, b, type in value or ())
+    except (TypeError, ValueError):
+        raise BadRow(f"entities are not lists of start, end and type: {shorten(value)}") from None
+
+
+def read_questions(path: Path, kind: str, rejects: Rejects) -> Iterator[Question]:
+    """The questions of a file in SQuAD's form, or of JSON lines.
+
+    Raises:
+        BadInput: the file is in neither form; a bad question where `rejects` is strict.
+    """
+    with files.open_decompressed(path) as stream:
+        try:
+            text = stream.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise BadInput(path, f"is not UTF-8: {error.reason}") from error
+        except files.BROKEN as error:
+            raise BadInput(path, f"is damaged: {error}") from error
+    try:
+        whole = json.loads(text)
+    except json.JSONDecodeError:
+        whole = None
+    if isinstance(whole, dict) and isinstance(whole.get("data"), list):
+        records = _squad_records(whole["data"])
+    else:
+        lines = [(f"line {n}", line) for n, line in enumerate(text.split("\n"), start=1) if line.strip()]
+        records = ((place, line) for place, line in lines)
+    for place, record in records:
+        try:
+            yield _question(_object(record) if isinstance(record, str) else record, str(path), place)
+        except BadRow as error:
+            rejects.add(path, place, str(error))
+
+
+def _squad_records(articles: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    for article in articles:
+        for paragraph in (article.get("paragraphs") or ()) if isinstance(article, dict) else ():
+            for asked in paragraph.get("qas") or ():
+                yield f"question {asked.get('id')}", {**asked, "context": paragraph.get("context")}
+
+
+def _question(record: Mapping[str, Any], file: str, place: str) -> Question:
+    question, context = record.get("question"), record.get("context")
+    if not isinstance(question, str) or not isinstance(context, str):
+        raise BadRow(f"a question and a context are expected, found {', '.join(record)}")
+    answers = []
+    for given in record.get("answers") or ():
+        text, start = given.get("text"), given.get("answer_start", given.get("start"))
+        if not isinstance(text, str) or not isinstance(start, int):
+            raise BadRow(f"an answer has no text or no answer_start: {shorten(given)}")
+        if not context.startswith(text.strip(), start) and not context.startswith(text, start):
+            raise BadRow(
+                f"the answer {text!r} does not stand at {start}, there is {context[start:][: len(text)]!r}"
+            )
+        answers.append(Answer(text, start))
+    gold = tuple(map(str, record.get("gold") or ()))
+    group = str(record.get("group") or "")
+    return Question(str(record.get("id", place)), question, context, tuple(answers), gold, group, file, place)
+
+
+def score_kind(kind: str, instances: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Any]:
+    """The plain scores of a kind, for data that has no protocol of its own."""
+    if kind == "similarity":
+        return {"metric": "pearson", "value": pearson([float(i.label) for i in instances], predictions)}
+    if kind == "documents":
+        groups = [i.group or str(n) for n, i in enumerate(instances)]
+        gold = labels_of_documents(groups, (i.label for i in instances))
+        counts = document_micro_f1(gold, labels_of_documents(groups, predictions))
+        return {"metric": "micro_f1", "value": counts.f1, **counts.as_dict()}
+    if kind == "squad":
+        scores = score_squad([gold_answers(q) for q in instances], predictions)
+        return {"metric": "f1", "value": scores.f1, "f1": scores.f1, "exact_match": scores.exact_match}
+    if kind == "factoid":
+        return _factoid_scores(instances, predictions)
+    given, right = list(predictions), [str(i.label) for i in instances]
+    by_label = {name: counts.as_dict() for name, counts in label_counts(right, given).items()}
+    exact = {"accuracy": accuracy(right, given), "labels": by_label}
+    negative = {label for label in (*right, *given) if label.lower() in NEGATIVES}
+    if kind == "relation" and negative:
+        counts = micro_f1(right, given, negative)
+        return {
+            "metric": "micro_f1",
+            "value": counts.f1,
+            **counts.as_dict(),
+            "negative": sorted(negative),
+            **exact,
+        }
+    return {"metric": "accuracy", "value": exact["accuracy"], **exact}
+
+
+def _factoid_scores(questions: Sequence[Question], predictions: Sequence[Any]) -> dict[str, Any]:
+    gold: dict[Any, list[str]] = {}
+    for key, question in zip(group_keys(questions), questions, strict=True):
+        gold.setdefault(key, []).extend(gold_answers(question))
+    scores = score_factoid(list(gold.values()), predictions)
+    return {"metric": "mean_reciprocal_rank", "value": scores.mean_reciprocal_rank, **vars(scores)}
+
+
+def own_kind(folder: Path, kinds: Sequence[str]) -> str:
+    """The kind of a user's own data: "factoid" where questions come in groups of contexts, else the first."""
+    if "factoid" not in kinds or len(kinds) == 1:
+        return kinds[0]
+    data = OwnData(folder, "squad")
+    for split in SPLITS:
+        if data.files(split):
+            grouped = any(question.group for question in data.load(split, Rejects()))
+            return "factoid" if grouped else kinds[0]
+    return kinds[0]

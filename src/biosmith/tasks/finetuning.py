@@ -1,0 +1,166 @@
+"""Fine-tune on a source of instances and save; score a saved model on a split of one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from biosmith.artefact import Manifest, describe_input, require_new_folder, write_by_rename
+from biosmith.errors import UsageError
+from biosmith.progress import say
+from biosmith.rejects import Rejects
+from biosmith.tasks.fitting import Tuned, fit, kind_of, load_tuned
+from biosmith.tasks.settings import TrainingSettings
+from biosmith.tasks.tuned_folder import describe_model, kept_epoch
+
+
+class Source(Protocol):
+    """Where instances come from and how they are scored: a dataset of the benchmarks, or `data_files.OwnData`."""
+
+    @property
+    def name(self) -> str:
+        """Of the dataset; "" for a user's own."""
+
+    @property
+    def kind(self) -> str:
+        """Of task (see `fitting`)."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All labels; none where only the training split tells them."""
+
+    def files(self, split: str) -> list[Path]:
+        """The files of a split; none if it is not there."""
+
+    def load(self, split: str, rejects: Rejects) -> Sequence[Any]:
+        """The instances of a split."""
+
+    def score(self, instances: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Any]:
+        """`metric`, `value` and what belongs to them."""
+
+
+def finetune(task: str, source: Source, model: Path, out: Path, settings: TrainingSettings) -> dict[str, Any]:
+    """Train on the train split, keep the best epoch on the dev split (never on test), and save.
+
+    A run that was stopped goes on from its last finished epoch when it is started again with the same arguments.
+
+    Args:
+        task: its name for people.
+        source: of instances.
+        model: a Hugging Face folder, or for answers a tuned one.
+        out: the folder to make.
+        settings: of the source's kind.
+
+    Returns:
+        What `--json` prints.
+
+    Raises:
+        UsageError: `out` exists, no training split, the model cannot be loaded.
+        BadInput: a file cannot be read, a label is not one of the source's.
+    """
+    require_new_folder(out)
+    rejects = Rejects()
+    training = source.load("train", rejects)
+    dev = source.load("dev", rejects) if source.files("dev") else None
+    if settings.keep == "best" and dev is None:
+        say("There is no dev split: the last epoch is kept")
+    _warn(rejects)
+    inputs = [describe_model(model)]
+    inputs += [describe_input(path) for split in ("train", "dev") for path in source.files(split)]
+    work = out.parent / f".{out.name}.partial"
+    tuned = fit(
+        source.kind,
+        model,
+        training,
+        dev,
+        settings,
+        labels=source.labels,
+        score=None if dev is None else lambda predicted: float(source.score(dev, predicted)["value"]),
+        work=work,
+        identity=[item.get("digest") for item in inputs],
+    )
+    config = {"task": task, "dataset": source.name} if source.name else {"task": task}
+    tuned.save(out, Manifest("tuned", config, settings.seed, inputs))
+    shutil.rmtree(work, ignore_errors=True)
+    return {**training_report(task, tuned, settings), "dataset": source.name, "set_aside": rejects.count}
+
+
+def training_report(task: str, tuned: Tuned, settings: TrainingSettings) -> dict[str, Any]:
+    """What `finetune --json` prints of a model that was trained just now."""
+    history = tuned.history
+    assert history is not None
+    last = history.lines[-1]
+    seconds = sum(line["seconds"] for line in history.lines)
+    return {
+        "task": task,
+        "epochs": history.epoch,
+        "epoch": kept_epoch(history, settings.keep),
+        "steps": last["step"],
+        "loss": last["loss"],
+        "dev_value": history.best_score,
+        "labels": list(tuned.labels),
+        **{k: v for k, v in tuned.counts.items() if k not in ("epoch", "dev_value")},
+        "seconds": seconds,
+        "tokens_per_second": sum(x["tokens_per_second"] * x["seconds"] for x in history.lines) / seconds,
+    }
+
+
+def evaluate(
+    tuned: Path, source: Source, split: str, *, device: str = "auto", predictions: Path | None = None
+) -> dict[str, Any]:
+    """Score a tuned model on a split.
+
+    Args:
+        tuned: its folder.
+        source: of instances; of the model's kind.
+        split: train, dev or test.
+        device: auto, cpu, cuda, ...
+        predictions: a file to write, one JSON object an instance, as `bench score` reads it.
+
+    Returns:
+        `metric`, `value`, precision, recall and f1 where they apply, `instances`, `truncated`, `set_aside`.
+
+    Raises:
+        UsageError: no tuned model, one of another kind, no such split.
+        BadInput: a file cannot be read.
+    """
+    if kind_of(tuned) != source.kind:
+        raise UsageError(f"{tuned} was tuned for {kind_of(tuned)}, the data is for {source.kind}")
+    model = load_tuned(tuned, device)
+    rejects = Rejects()
+    instances = source.load(split, rejects)
+    _warn(rejects)
+    predicted = model.predict(instances)
+    if predictions is not None:
+        write_predictions(predictions, instances, predicted.values)
+    return {
+        "dataset": source.name,
+        "split": split,
+        **source.score(instances, predicted.values),
+        "instances": len(instances),
+        "truncated": predicted.truncated,
+        "set_aside": rejects.count,
+    }
+
+
+def write_predictions(path: Path, instances: Sequence[Any], values: Sequence[Any]) -> None:
+    """Write predictions as `bench score` reads them; a group of questions has one line."""
+    names = [str(getattr(i, "id", n)) for n, i in enumerate(instances)]
+    if len(values) != len(names):
+        names = list(dict.fromkeys(i.group or i.id for i in instances))
+    with write_by_rename(path) as temporary:
+        lines = [
+            json.dumps({"id": name, "prediction": value}, ensure_ascii=False)
+            for name, value in zip(names, values, strict=True)
+        ]
+        temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _warn(rejects: Rejects) -> None:
+    for item in rejects.items[:3]:
+        say(f"set aside: {item['file']}, {item['record']}: {item['reason']}")
+    if rejects.count > 3:
+        say(f"set aside: {rejects.count - 3:,} more records")

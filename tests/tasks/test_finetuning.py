@@ -1,0 +1,251 @@
+"""The commands for every task, on the mock datasets and on files of a user's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import biosmith.bench.mock
+from biosmith.artefact import digest_file, load_manifest
+from biosmith.bench.locating import locate
+from biosmith.cli import main
+from biosmith.errors import BadInput, UsageError
+from biosmith.rejects import Rejects
+from biosmith.tasks.data_files import OwnData, own_kind, score_kind
+from biosmith.tasks.instances import Answer, Entity, Instance, Question
+
+MOCK = Path(biosmith.bench.mock.__file__).parent
+Command = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    def run(*arguments: object) -> tuple[int, dict[str, Any]]:
+        code = main([*map(str, arguments), "--json"])
+        printed = capsys.readouterr()
+        return code, json.loads(printed.out) if printed.out.strip() else {"error": printed.err}
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("task", "folder", "metric"),
+    [
+        ("relation", "relations", "micro_f1"),
+        ("similarity", "similarity", "pearson"),
+        ("document", "documents", "micro_f1"),
+        ("classification", "classes", "accuracy"),
+        ("yesno", "answers", "accuracy"),
+        ("answers", "squad", "f1"),
+        ("pico", "pico", "word_f1_macro"),
+    ],
+)
+def test_every_task_is_tuned_and_scored_by_the_commands(
+    task: str, folder: str, metric: str, tiny_model: Path, tmp_path: Path, command: Command
+) -> None:
+    out, data = tmp_path / "out", MOCK / folder
+    quick = ("--override", "epochs=1", "learning_rate=0.005", "device=cpu")
+    code, made = command("finetune", task, "--model", tiny_model, "--data", data, "--out", out, *quick)
+    assert code == 0, made
+    assert made["task"] == task and made["epochs"] == 1 and made["tokens_per_second"] > 0
+    manifest = load_manifest(out, "tuned")
+    digests = {item["digest"] for item in manifest.inputs}
+    suffix = ".json" if folder == "squad" else ".tsv"
+    assert {digest_file(data / f"{split}{suffix}") for split in ("train", "dev")} <= digests
+    assert digest_file(data / f"test{suffix}") not in digests
+    code, scored = command("evaluate", out, "--data", data, "--device", "cpu")
+    assert code == 0, scored
+    assert scored["metric"] == metric and -1 <= scored["value"] <= 1
+    assert scored["task"] == task and scored["split"] == "test" and scored["truncated"] >= 0
+    if metric == "micro_f1":
+        assert {"precision", "recall", "f1"} <= set(scored)
+
+
+def test_predictions_are_written_for_bench_score(tiny_model: Path, tmp_path: Path, command: Command) -> None:
+    out, file = tmp_path / "out", tmp_path / "predictions.jsonl"
+    data = MOCK / "classes"
+    quick = ("--override", "epochs=1", "device=cpu")
+    command("finetune", "classification", "--model", tiny_model, "--data", data, "--out", out, *quick)
+    command("evaluate", out, "--data", data, "--device", "cpu", "--predictions", file)
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = (data / "test.tsv").read_text(encoding="utf-8").splitlines()
+    assert [line["id"] for line in lines] == [row.split("\t")[0] for row in rows]
+    assert {line["prediction"] for line in lines} <= {"background", "method", "result"}
+
+
+def test_choices_come_by_override_and_impossible_ones_are_refused(
+    tiny_model: Path, tmp_path: Path, command: Command
+) -> None:
+    arguments = (
+        "finetune",
+        "relation",
+        "--model",
+        tiny_model,
+        "--data",
+        MOCK / "relations",
+        "--out",
+        tmp_path / "o",
+    )
+    code, made = command(*arguments, "--override", "text=markers")
+    assert code == 2 and "has dummies in its texts already" in made["error"]
+    code, made = command(*arguments, "--override", "features=nose")
+    assert code == 2 and "pooled, cls, mentions, starts" in made["error"]
+    code, made = command(*arguments, "--override", "epochs=1", "features=mentions", "head=mlp", "device=cpu")
+    assert code == 0
+    settings = load_manifest(tmp_path / "o").config["settings"]
+    assert (settings["features"], settings["head"]) == ("mentions", "mlp")
+
+
+def test_a_model_of_another_kind_is_refused(tuned: Path, tmp_path: Path, command: Command) -> None:
+    code, said = command("evaluate", tuned, "--data", tmp_path, "--split", "testing")
+    assert code == 2 and "valid: train, dev, test" in said["error"]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def read(kind: str, folder: Path, split: str = "train") -> list[Any]:
+    return OwnData(folder, kind).load(split, Rejects(strict=True))
+
+
+def test_tables_are_read_by_their_header_or_by_their_columns(tmp_path: Path) -> None:
+    write(tmp_path / "train.tsv", 'label\tsentence\tid\nyes\tgout is "rare\ta1\n')
+    (named,) = read("classification", tmp_path)
+    assert (named.id, named.text, named.label, named.line) == ("a1", 'gout is "rare', "yes", 2)
+    write(tmp_path / "dev.tsv", "7\tgout\tyes\n")
+    (three,) = read("classification", tmp_path, "dev")
+    assert (three.id, three.text, three.pair, three.label) == ("7", "gout", "", "yes")
+    (pair,) = read("yesno", tmp_path, "dev")
+    assert (pair.text, pair.pair, pair.label) == ("7", "gout", "yes")
+    write(tmp_path / "test.tsv", "1\tgout\trare\t2.5\n")
+    (number,) = read("similarity", tmp_path, "test")
+    assert (number.pair, number.label) == ("rare", 2.5)
+    write(tmp_path / "train.tsv", "a\tgrowth, vessels\nb\t\n")
+    assert [i.label for i in read("documents", tmp_path)] == [("growth", "vessels"), ()]
+
+
+def test_json_lines_may_bring_entities(tmp_path: Path) -> None:
+    record = {
+        "id": 1,
+        "text": "aspirin, gout",
+        "label": "x",
+        "entities": [[0, 7, "DRUG"], [9, 13, "DISEASE"]],
+    }
+    write(tmp_path / "train.jsonl", json.dumps(record) + "\n")
+    (instance,) = read("relation", tmp_path)
+    assert instance.entities == (Entity(0, 7, "DRUG"), Entity(9, 13, "DISEASE"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "text", "message"),
+    [
+        ("classification", "train.tsv", "a\tx\nb\ty\tz\tw\tv\n", "line 2: has 5 columns"),
+        ("classification", "train.tsv", "text\tlabel\nb\ty\tz\n", "line 2: has 3 columns, the header 2"),
+        ("similarity", "train.tsv", "a\tb\thigh\n", "line 1: the label 'high' is not a number"),
+        ("yesno", "train.tsv", "a\tyes\n", "line 1: a second text is expected"),
+        ("relation", "train.jsonl", '{"text": "a"}\n', "line 1: a text and a label are expected"),
+        ("relation", "train.jsonl", '{"text": "a", \n', "line 1: is not JSON"),
+        (
+            "relation",
+            "train.jsonl",
+            '{"text": "a", "label": "x", "entities": [[1, 2]]}\n',
+            "line 1: entities are not",
+        ),
+        ("squad", "train.jsonl", '{"question": "a"}\n', "line 1: a question and a context"),
+        (
+            "squad",
+            "train.jsonl",
+            '{"question": "a", "context": "gout", "answers": [{"text": "out", "start": 0}]}\n',
+            "line 1: the answer 'out' does not stand at 0",
+        ),
+    ],
+)
+def test_bad_rows_are_named_by_file_and_line(
+    kind: str, name: str, text: str, message: str, tmp_path: Path
+) -> None:
+    write(tmp_path / name, text)
+    with pytest.raises(BadInput) as caught:
+        read(kind, tmp_path)
+    assert f"{name}, {message}" in str(caught.value)
+    # Unless it is strict, the row is set aside and the others are read.
+    rejects = Rejects()
+    good = "good\tx\n" if name.endswith(".tsv") else '{"text": "good", "label": "x"}\n'
+    if kind in ("classification", "relation") and "header" not in message:
+        write(tmp_path / name, good + text)
+        assert OwnData(tmp_path, kind).load("train", rejects)[0].text == "good"
+        assert rejects.count == 1
+
+
+def test_missing_splits_and_empty_files_are_named(tmp_path: Path) -> None:
+    write(tmp_path / "dev.tsv", "")
+    with pytest.raises(UsageError, match=r"has no train split \(found: dev\)"):
+        read("relation", tmp_path)
+    with pytest.raises(BadInput, match="holds no instance"):
+        read("relation", tmp_path, "dev")
+    with pytest.raises(UsageError, match="does not exist"):
+        read("relation", tmp_path / "absent")
+
+
+def test_questions_in_groups_are_a_factoid_task(tmp_path: Path) -> None:
+    line = {
+        "id": "q_1",
+        "question": "which",
+        "context": "aspirin",
+        "answers": [{"text": "aspirin", "start": 0}],
+    }
+    write(tmp_path / "train.jsonl", json.dumps(line) + "\n")
+    assert own_kind(tmp_path, ("squad", "factoid")) == "squad"
+    write(tmp_path / "train.jsonl", json.dumps({**line, "group": "q"}) + "\n")
+    assert own_kind(tmp_path, ("squad", "factoid")) == "factoid"
+    (question,) = read("factoid", tmp_path)
+    assert question == Question(
+        "q_1", "which", "aspirin", (Answer("aspirin", 0),), (), "q", str(tmp_path / "train.jsonl"), "line 1"
+    )
+
+
+def test_pairs_without_a_relation_are_never_rewarded() -> None:
+    # One of two relations found, none invented: precision 1, recall 1/2; the right "false" counts nowhere.
+    gold = [Instance(str(n), "", label) for n, label in enumerate(("false", "a", "b"))]
+    scores = score_kind("relation", gold, ["false", "a", "false"])
+    assert (scores["precision"], scores["recall"]) == (1.0, 0.5)
+    assert scores["value"] == pytest.approx(2 / 3) and scores["negative"] == ["false"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind", "name"),
+    [
+        ("chemprot", "relation", "ChemProt"),
+        ("ddi/blurb", "relation", "DDI"),
+        ("gad", "relation", "GAD"),
+        ("biosses", "similarity", "BIOSSES"),
+        ("hoc", "documents", "HoC"),
+        ("pubmedqa", "yesno", "PubMedQA"),
+        ("scicite", "classification", "SciCite"),
+        ("squad", "squad", "SQuAD-v1.1"),
+        ("EBM-NLP", "words", "EBM-PICO"),
+    ],
+)
+def test_a_datasets_own_folder_says_which_dataset_it_is(
+    folder: str, kind: str, name: str, shared_data: Path
+) -> None:
+    found = locate(shared_data / "benchmarks" / folder, [kind])
+    assert found is not None and found.name == name
+    assert found.files("dev")
+    assert locate(shared_data / "benchmarks", [kind], name.lower()) is not None
+
+
+def test_a_folder_of_another_name_is_no_dataset_unless_it_is_said_to_be(tmp_path: Path) -> None:
+    write(tmp_path / "train.tsv", "1\t@DRUG$ and @DRUG$\tDDI-int\n")
+    assert locate(tmp_path, ["relation"]) is None
+    found = locate(tmp_path, ["relation"], "ddi")
+    assert found is not None and found.name == "DDI" and len(found.load("train", Rejects())) == 1
+    with pytest.raises(UsageError, match="DDI is for relation, not for similarity"):
+        locate(tmp_path, ["similarity"], "ddi")
+    with pytest.raises(UsageError, match="PubMedQA is not in"):
+        locate(tmp_path, ["yesno"], "pubmedqa")
