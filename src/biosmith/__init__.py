@@ -10,6 +10,7 @@ from typing import Any
 
 from biosmith.version import __version__
 
+# name -> its module, and after a colon its name there where that is another
 _PUBLIC = {
     "Document": "biosmith.text.document",
     "Passage": "biosmith.text.document",
@@ -23,6 +24,8 @@ _PUBLIC = {
     "render": "biosmith.text.formats.html",
     "load": "biosmith.annotate",
     "encoder": "biosmith.models.embedding",
+    "task": "biosmith.bench.datasets:find_dataset",
+    "suite": "biosmith.bench.suites:find_suite",
 }
 
 __all__ = [
@@ -38,11 +41,14 @@ __all__ = [
     "load",
     "read",
     "render",
+    "suite",
+    "task",
     "write",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
-        return getattr(importlib.import_module(_PUBLIC[name]), name)
+        module, _, attribute = _PUBLIC[name].partition(":")
+        return getattr(importlib.import_module(module), attribute or name)
     raise AttributeError(f"module 'biosmith' has no attribute {name!r}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -247,3 +249,64 @@ def test_the_commands_print_their_contract(tmp_path: Path, capsys: pytest.Captur
     assert {"metric", "value", "precision", "recall", "f1", "truncated", "protocol"} <= set(scored)
     assert main(arguments) == 0
     assert "ChemProt test: micro_f1 0.00" in capsys.readouterr().out
+
+
+def test_hoc_counts_all_371_test_abstracts_those_without_a_label_too(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    # The gold labels, and label 0 for the first sentence of each abstract that has none. SOURCES-sequence.md: 484 labels,
+    # 53 abstracts without one. All 484 are found, 484 + 53 are predicted: F1 = 2 * 484 / (484 + 484 + 53). A scorer that
+    # leaves the 53 abstracts out gives 1; one that scores sentences gives another value again.
+    dataset = find_dataset("hoc")
+    instances = dataset.load(shared_data / "benchmarks", "test")
+    labelled = {i.group for i in instances if i.label}
+    predictions, seen = [], set()
+    for i in instances:
+        invented = i.group not in labelled and i.group not in seen
+        predictions.append(["0"] if invented else list(i.label))
+        seen.add(i.group)
+    file = predict(tmp_path / "p", predictions, dataset.names(instances))
+    scores = score_predictions(dataset, shared_data / "benchmarks", file)
+    assert (scores["documents"], len(seen - labelled)) == (371, 53)
+    assert scores["value"] == pytest.approx(2 * 484 / (484 + 484 + 53))
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "found", "relations", "pairs"),
+    [("chemprot", "CPR:4", 1655, 3430, 15745), ("ddi", "DDI-effect", 360, 979, 5716)],
+)
+def test_relations_are_never_rewarded_for_the_negative_class(
+    shared_data: Path, tmp_path: Path, name: str, label: str, found: int, relations: int, pairs: int
+) -> None:
+    dataset, data = find_dataset(name), shared_data / "benchmarks"
+    # One label for every pair: right for `found` of them, predicted `pairs` times, against all relations.
+    same = score_predictions(dataset, data, predict(tmp_path / "a", [label] * pairs))
+    assert same["value"] == pytest.approx(2 * found / (pairs + relations))
+    # The negative class throughout: four of five labels are right, and nothing is found.
+    negative = predict(tmp_path / "b", [getattr(dataset, "negative", "")] * pairs)
+    nothing = score_predictions(dataset, data, negative)
+    assert (nothing["value"], nothing["gold"], nothing["predicted"]) == (0.0, relations, 0)
+
+
+def test_biosses_correlates_the_twenty_pairs_of_its_test_split(shared_data: Path, tmp_path: Path) -> None:
+    dataset = find_dataset("biosses")
+    gold = [i.label for i in dataset.load(shared_data / "benchmarks", "test")]
+    # Scores from 0 to 4 turned round: the correlation is -1 whatever their scale.
+    file = predict(tmp_path / "p", [(4 - g) / 4 for g in gold])
+    scores = score_predictions(dataset, shared_data / "benchmarks", file)
+    assert (scores["value"], scores["pairs"]) == (pytest.approx(-1.0), 20)
+
+
+def test_tasks_and_suites_are_public_and_importing_them_is_light(tmp_path: Path) -> None:
+    import biosmith
+
+    data = chemprot(tmp_path)
+    task = biosmith.task("chemprot")
+    assert (task.about.name, len(task.load(str(data), "test"))) == ("ChemProt", 5)
+    assert biosmith.suite("blurb").groups["Sentence similarity"] == ("BIOSSES",)
+    assert {"task", "suite"} <= set(biosmith.__all__)
+    code = "import biosmith, sys; biosmith.task('chemprot'); print('torch' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip()
+        == b"False"
+    )

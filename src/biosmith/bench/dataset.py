@@ -109,6 +109,7 @@ def find_folder(about: About, data: Path, has: Sequence[str]) -> Path:
     Raises:
         UsageError: it is not there; says what is needed and where to get it.
     """
+    data = Path(data)
     if not data.is_dir():
         raise UsageError(f"{data} does not exist" if not data.exists() else f"{data} is not a folder")
     for name in about.folders:

@@ -103,6 +103,7 @@ class Factoid:
         return found
 
     def _folders(self, data: Path) -> Iterator[Path]:
+        data = Path(data)
         if not data.is_dir():
             raise UsageError(f"{data} does not exist" if not data.exists() else f"{data} is not a folder")
         for name in self.about.folders:
