@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 RESULT = Path(__file__).parent / "results"
@@ -59,21 +60,27 @@ def run_to_the_end(call: list[str]) -> tuple[float, dict[str, object]]:
 
 
 def kill_the_command(
-    call: list[str], kills: int, longest: float, generator: random.Random
-) -> tuple[int, dict[str, object]]:
-    """Kill it at a random moment, again and again; then let it end."""
-    killed = 0
+    call: list[str], kills: int, longest: float, generator: random.Random, check: Callable[[], bool]
+) -> tuple[int, int, dict[str, object]]:
+    """Kill it at a random moment, again and again, then let it end; what ends before its kill is checked and begun anew.
+
+    Returns:
+        kills, outputs that were checked on the way, and the last report.
+    """
+    killed = ended = 0
     while killed < kills:
         run = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             run.wait(timeout=generator.uniform(0, longest))
-            break  # it was done
+            if run.returncode or not check():
+                sys.exit(f"a run between two kills ended with {run.returncode} and another output")
+            ended += 1
         except subprocess.TimeoutExpired:
             run.send_signal(signal.SIGKILL)
             run.wait()
             killed += 1
             print(f"killed {killed} times", file=sys.stderr)
-    return killed, run_to_the_end(call)[1]
+    return killed, ended, run_to_the_end(call)[1]
 
 
 def kill_workers(
@@ -135,15 +142,28 @@ def main() -> None:
         write_documents(source, arguments.documents)
         workers = ("--workers", str(arguments.workers))
         seconds, undisturbed = run_to_the_end(command(source, arguments.model, whole, *workers))
-        print(f"undisturbed: {seconds:.0f} s", file=sys.stderr)
+        write_documents(folder / "few.jsonl", 10)
+        start, _ = run_to_the_end(
+            command(folder / "few.jsonl", arguments.model, folder / "few.out.jsonl", *workers)
+        )
+        print(f"undisturbed: {seconds:.0f} s, of which {start:.0f} s to start", file=sys.stderr)
+        ended = 0
         if arguments.cluster:
             cluster = start_cluster()
             call = command(source, arguments.model, out, "--cluster", cluster.address)  # type: ignore[attr-defined]
             killed, disturbed = kill_workers(call, arguments.kills, 10.0, generator)
         else:
             call = command(source, arguments.model, out, *workers, "--resume")
-            # Beyond the start of the command, so that it gets somewhere between two kills.
-            killed, disturbed = kill_the_command(call, arguments.kills, 1.2 * seconds, generator)
+
+            def check() -> bool:
+                same = digest(whole) == digest(out)
+                for made in folder.glob("out.*"):
+                    made.unlink()
+                return same
+
+            # A start takes its time, and each kill should find some work done since the one before.
+            longest = start + 2 * (seconds - start) / max(1, arguments.kills)
+            killed, ended, disturbed = kill_the_command(call, arguments.kills, longest, generator, check)
         same = digest(whole) == digest(out)
         ids = (
             [json.loads(line)["id"] for line in out.open(encoding="utf-8")]
@@ -155,6 +175,7 @@ def main() -> None:
         "workers": arguments.workers,
         "cluster": arguments.cluster,
         "kills": killed,
+        "runs_finished_between_kills": ended,
         "seconds_undisturbed": round(seconds, 1),
         "output_equal": same,
         "each_document_once": None if ids is None else ids == [str(i) for i in range(arguments.documents)],

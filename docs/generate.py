@@ -19,8 +19,8 @@ from biosmith.recipes.table import rows
 from biosmith.text.formats import FORMATS
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("text", "corpus", "tokens", "models", "pretraining", "recipes", "tasks", "bench", "annotate")
-GROUND = ("errors", "rejects", "artefact", "lineage", "randomness", "progress", "machine")
+ROOMS = ("text", "corpus", "tokens", "models", "pretraining", "recipes", "tasks", "bench", "annotate", "serve")
+GROUND = ("errors", "rejects", "artefact", "lineage", "randomness", "progress", "processes", "machine")
 
 
 def write(name: str, lines: list[str]) -> None:

@@ -26,8 +26,8 @@ FEATURES = {
 # extra -> (modules that it brings, what it gives)
 EXTRAS = {
     "cpu": (("openvino", "nncf", "onnxruntime"), "libraries of the int8 engines, which are not built yet"),
-    "cluster": (("ray",), "library of annotation on a cluster, which is not built yet"),
-    "serve": (("fastapi", "uvicorn"), "libraries of the REST service, which is not built yet"),
+    "cluster": (("ray",), "annotation on a Ray cluster (annotate --cluster)"),
+    "serve": (("fastapi", "uvicorn", "prometheus_client"), "the REST service and its page (serve)"),
     "track": (("tensorboard",), "training curves in TensorBoard"),
     "scispacy": (("scispacy",), "scispaCy as a sentence splitter"),
 }

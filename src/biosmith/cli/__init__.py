@@ -53,6 +53,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("biosmith.cli.finetune:evaluate", "Score a tuned model on a split"),
     "annotate": ("biosmith.cli.annotate:annotate", "Documents in, annotated documents out"),
     "view": ("biosmith.cli.annotate:view", "Annotated documents as one self-contained HTML page"),
+    "serve": ("biosmith.cli.serve:serve", "Annotation over HTTP: a REST interface and a page"),
     "trace": ("biosmith.cli.trace:trace", "Walk an artefact back to the raw files it came from"),
     "doctor": ("biosmith.cli.doctor:doctor", "What this machine has, and whether biosmith works on it"),
 }

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+MOST_GAPS = 2**20  # characters between passages; an offset of a billion in a small file must not fill the memory
+
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -129,14 +131,17 @@ class Document:
         """Keep the offsets that the passages carry; gaps are filled with spaces.
 
         Raises:
-            ValueError: passages overlap or are out of order.
+            ValueError: passages overlap or are out of order, or lie absurdly far apart.
         """
-        laid, parts, position = tuple(passages), [], 0
+        laid, parts, position, gap = tuple(passages), [], 0, 0
         for passage in laid:
             if passage.offset < position:
                 raise ValueError(
                     f"passage at {passage.offset} begins before the end of the one before it ({position})"
                 )
+            gap += passage.offset - position
+            if gap > MOST_GAPS:
+                raise ValueError(f"passages leave gaps of more than {MOST_GAPS:,} characters (offset {passage.offset})")
             parts.append(" " * (passage.offset - position))
             parts.append(passage.text)
             position = passage.end
