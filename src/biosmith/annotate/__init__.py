@@ -12,8 +12,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from biosmith.annotate.annotator import Annotator, OnLong
+from biosmith.annotate.annotator import Annotator, OnLong, Step
 from biosmith.annotate.engines import Precision, Settings, open_readers
+from biosmith.annotate.tuned import TAGGERS, kind_of
 from biosmith.errors import UsageError
 
 __all__ = ["Annotator", "load"]
@@ -30,8 +31,14 @@ def load(
     keep: bool = False,
     precision: Precision = "auto",
     threads: int | None = None,
+    normalise: bool = False,
+    link: Folder | None = None,
+    pairs: tuple[str, str] | None = None,
 ) -> Annotator:
     """One tuned model or several, ready to annotate documents.
+
+    Taggers add mentions; those that share an encoder read a text together. Models tuned for relations add relations
+    between the mentions, classifiers write labels into `document.infons`.
 
     Args:
         models: folders made by `finetune` or `quantize`, or any token classification folders of Hugging Face.
@@ -42,6 +49,9 @@ def load(
         keep: keep the mentions that documents bring with them.
         precision: of the arithmetic: "float32", "bfloat16", "float16"; "auto" is the fastest in hardware.
         threads: cores to use; None is all that this process may use.
+        normalise: read plain characters for their variants (hyphens, primes, ligatures, ...); offsets stay.
+        link: a vocabulary (TSV or OBO) whose identifiers mentions get by their names.
+        pairs: types of the two mentions that relation models are asked about; None asks about any two.
 
     Raises:
         UsageError: no model, two of one name, an unknown engine, or a folder that is no tuned model.
@@ -52,8 +62,36 @@ def load(
     if on_long not in ("window", "error", "truncate"):
         raise UsageError(f"on_long {on_long!r} is unknown; valid: window, error, truncate")
     named = {_name(folder, folders): folder for folder in folders}
-    readers = open_readers(named, Settings(engine, device, precision, threads))
-    return Annotator(readers, on_long=on_long, keep=keep)
+    kinds = {name: kind_of(folder) for name, folder in named.items()}
+    taggers = {name: folder for name, folder in named.items() if kinds[name] in TAGGERS}
+    steps: list[Step] = []
+    if link is not None:
+        from biosmith.annotate.linking import LinkStep, read_vocabulary
+
+        steps.append(LinkStep(read_vocabulary(Path(link))))
+    for name, folder in named.items():
+        if name not in taggers:
+            steps.append(_step(name, folder, kinds[name], on_long, device, pairs))
+    if not taggers and not keep and "relation" in kinds.values():
+        raise UsageError(
+            "relations are between mentions: add a tagger's folder, or keep the documents' mentions"
+        )
+    readers = open_readers(taggers, Settings(engine, device, precision, threads))
+    return Annotator(readers, on_long=on_long, keep=keep, normalise=normalise, steps=steps)
+
+
+def _step(
+    name: str, folder: Path, kind: str, on_long: OnLong, device: str, pairs: tuple[str, str] | None
+) -> Step:
+    """What a model that is no tagger adds."""
+    from biosmith.annotate import classes, relations
+
+    if kind == "relation":
+        return relations.RelationStep(name, folder, pairs, device)
+    if kind in classes.KINDS:
+        return classes.ClassStep(name, folder, on_long, device)
+    valid = ", ".join((*TAGGERS, "relation", *classes.KINDS))
+    raise UsageError(f"{folder} was tuned for {kind}, which annotates nothing; valid: {valid}")
 
 
 def _name(folder: Path, folders: Sequence[Path]) -> str:

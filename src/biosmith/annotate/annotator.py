@@ -23,9 +23,6 @@ MOST_CHARACTERS = 500_000
 
 log = logging.getLogger("biosmith")
 
-# What is done with documents when their mentions are known: links, relations, labels.
-Step = Callable[[Sequence[Document]], list[Document]]
-
 
 @dataclass
 class Counts:
@@ -40,6 +37,9 @@ class Counts:
         clipped: words of more pieces than a model reads, of which only the beginning was read.
         tokens: pieces read, over all encoders, special tokens not counted.
         unknown: pieces that no vocabulary entry stands for.
+        relations: found.
+        unpaired: pairs of mentions that were not asked about, in sentences with more pairs than a list of names makes.
+        linked: mentions that got an identifier.
         seconds: spent.
     """
 
@@ -51,12 +51,19 @@ class Counts:
     clipped: int = 0
     tokens: int = 0
     unknown: int = 0
+    relations: int = 0
+    unpaired: int = 0
+    linked: int = 0
     seconds: float = 0.0
 
     def add(self, other: Counts) -> None:
         """Add the counts of another part of the work."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
+
+
+# What is done with documents when their mentions are known: links, relations, labels.
+Step = Callable[[Sequence[Document], Counts], list[Document]]
 
 
 @dataclass
@@ -85,6 +92,7 @@ class Annotator:
         on_long: what becomes of sentences longer than a model reads: overlapping "window"s, an "error" that fails the
             document, or "truncate", counted.
         keep: keep the mentions and relations that documents bring with them; else they are replaced.
+        normalise: read plain characters for their variants; see `normalising`.
         steps: what is done with documents when their mentions are known.
         counts: what `annotate` has done so far.
     """
@@ -95,9 +103,11 @@ class Annotator:
         *,
         on_long: OnLong = "window",
         keep: bool = False,
+        normalise: bool = False,
         steps: Sequence[Step] = (),
     ) -> None:
         self.readers, self.on_long, self.keep, self.steps = list(readers), on_long, keep, list(steps)
+        self.normalise = normalise
         self.counts = Counts()
 
     @property
@@ -159,6 +169,8 @@ class Annotator:
 
     def _prepared(self, chunk: Sequence[Document]) -> Prepared | None:
         """A chunk laid out; None if that fails, so that it is found out which document is to blame."""
+        if not chunk:
+            return None
         try:
             return self.prepare(chunk)
         except Exception:
@@ -211,7 +223,7 @@ class Annotator:
         Raises:
             TooLong: a sentence does not fit, and `on_long` is "error".
         """
-        words = read_words(documents)
+        words = read_words(documents, plain=self.normalise)
         readings = [
             lay_out(words, reader.cutter, reader.max_length, reader.stride, self.on_long)
             for reader in self.readers
@@ -237,7 +249,7 @@ class Annotator:
                     found[owner].append(mention)
         done = [self._with(d, mentions) for d, mentions in zip(documents, found, strict=True)]
         for step in self.steps:
-            done = step(done)
+            done = step(done, self.counts)
         self._count(prepared, found)
         return done
 

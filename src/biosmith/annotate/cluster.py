@@ -168,10 +168,7 @@ class _Worker:
     """Holds the models in one process of the cluster."""
 
     def __init__(self, models: Sequence[Path], options: Options, encoding: Encoding, attempts: Any) -> None:
-        import torch
-
-        torch.set_num_threads(1)
-        self.nlp, self.encoding, self.attempts = options.open(models), encoding, attempts
+        self.nlp, self.encoding, self.attempts = options.open(models, threads=1), encoding, attempts
 
     def __call__(self, batch: Mapping[str, Any]) -> Row:
         chunk: Chunk = pickle.loads(batch["chunk"][0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -13,8 +14,8 @@ from biosmith.annotate.work import (
     Encoding,
     Options,
     Outcome,
-    annotate_chunk,
     begin,
+    encode_chunk,
     join_outcomes,
     lost_chunk,
     work,
@@ -23,15 +24,23 @@ from biosmith.errors import BiosmithError
 from biosmith.machine import usable_cores
 from biosmith.processes import map_in_order, run_alone
 from biosmith.progress import say
+from biosmith.text.document import Document
 
 # This many documents that each end the process they are in, one after the other, and it is not the documents.
 MOST_KILLS = 5
 
 
 def annotate_here(chunks: Iterable[Chunk], nlp: Annotator, encoding: Encoding) -> Iterator[Outcome]:
-    """The outcome of each chunk, in order."""
-    for chunk in chunks:
-        yield annotate_chunk(nlp, chunk, encoding)
+    """The outcome of each chunk, in order; the next ones are read and laid out while an engine computes."""
+    waiting: deque[Chunk] = deque()
+
+    def documents() -> Iterator[Sequence[Document]]:
+        for chunk in chunks:
+            waiting.append(chunk)
+            yield chunk.documents
+
+    for done in nlp.annotate_chunks(documents()):
+        yield encode_chunk(waiting.popleft(), done, encoding)
 
 
 def annotate_in_processes(

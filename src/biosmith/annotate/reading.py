@@ -10,11 +10,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from biosmith.annotate.normalising import normalise
 from biosmith.annotate.pieces import CutsWords
 from biosmith.annotate.sequences import Places, Sequences, ragged
 from biosmith.errors import BiosmithError
-from biosmith.tasks.tagged import sentence_words
 from biosmith.tasks.windows import farthest_from_an_edge, fitting, overlapping
+from biosmith.tasks.words import split_words
+from biosmith.text import sentences
 from biosmith.text.document import Document
 
 OnLong = Literal["window", "error", "truncate"]
@@ -42,26 +44,41 @@ class Words:
     owner: Places
 
 
-def read_words(documents: Sequence[Document]) -> Words:
-    """Sentences and words of documents; no sentence spans two passages."""
+def read_words(documents: Sequence[Document], *, plain: bool = False) -> Words:
+    """Sentences and words of documents; no sentence spans two passages.
+
+    Args:
+        documents: to read.
+        plain: read `normalising.normalise` of the text; places are those of the text itself.
+    """
     texts: list[str] = []
     spans: list[tuple[int, int]] = []
     counts: list[int] = []
-    sentences: list[int] = []
+    of_document: list[int] = []
     for document in documents:
-        text, before = document.text, len(counts)
-        for words in sentence_words(document):
-            spans += words
-            counts.append(len(words))
-            texts += [text[a:b] for a, b in words]
-        sentences.append(len(counts) - before)
+        before = len(counts)
+        for offset, text in [(p.offset, p.text) for p in document.passages] or [(0, document.text)]:
+            normalised = normalise(text) if plain else None
+            text = text if normalised is None else normalised.text
+            first = len(spans)
+            for start, end in sentences.split(text):
+                words = split_words(text, start, end)
+                counts.append(len(words))
+                spans += words
+            texts += [text[a:b] for a, b in spans[first:]]
+            if normalised is not None:
+                starts, ends = normalised.starts.tolist(), normalised.ends.tolist()
+                spans[first:] = [(starts[a], ends[b - 1]) for a, b in spans[first:]]
+            if offset:
+                spans[first:] = [(a + offset, b + offset) for a, b in spans[first:]]
+        of_document.append(len(counts) - before)
     places = np.fromiter(chain.from_iterable(spans), np.int64, 2 * len(spans))
     return Words(
         texts,
         places[0::2],
         places[1::2],
         np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64),
-        np.repeat(np.arange(len(documents)), sentences),
+        np.repeat(np.arange(len(documents)), of_document),
     )
 
 

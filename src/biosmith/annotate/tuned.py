@@ -20,7 +20,7 @@ from biosmith.tasks.decoding import Chain
 from biosmith.tasks.labels import OUTSIDE, LabelSet, guess_scheme, split_tag
 
 DEFAULT_STRIDE = 128
-TASKS = ("ner", "pico")
+TAGGERS = ("tagging", "words")
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ def read_tuned(folder: Path) -> TunedTagger:
     labels = read_labels(folder)
     manifest = load_manifest(folder) if (folder / MANIFEST).is_file() else None
     config: Mapping[str, Any] = {} if manifest is None else manifest.config
-    task = config.get("task", "ner")
-    if task not in TASKS:
-        raise UsageError(f"{folder} was tuned for {task}; a tagger is needed ({', '.join(TASKS)})")
+    kind = kind_of(folder)
+    if kind not in TAGGERS:
+        raise UsageError(f"{folder} was tuned for {kind}; a tagger is needed ({', '.join(TAGGERS)})")
     try:
         label_set = LabelSet(tuple(labels), guess_scheme(labels))
         known = [split_tag(label) for label in labels]
@@ -98,11 +98,19 @@ def read_tuned(folder: Path) -> TunedTagger:
     )
 
 
-def task_of(folder: Path) -> str:
-    """What a folder was tuned for; "ner" where it does not say."""
-    if not (folder / MANIFEST).is_file():
-        return "ner"
-    return str(load_manifest(folder).config.get("task", "ner"))
+def kind_of(folder: Path) -> str:
+    """What a folder was tuned for, a kind of `tasks.fitting`; "tagging" where it does not say."""
+    config: Mapping[str, Any] = {}
+    if (folder / MANIFEST).is_file():
+        config = load_manifest(folder).config
+        if "kind" in config:
+            return str(config["kind"])
+    if "task" not in config and (folder / "config.json").is_file():
+        named = (folder / "config.json").read_text(encoding="utf-8", errors="replace")
+        if "ForSequenceClassification" in named:
+            return "classification"
+    task = str(config.get("task", "ner"))
+    return "tagging" if task == "ner" else task
 
 
 def read_labels(folder: Path) -> list[str]:

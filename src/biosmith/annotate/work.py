@@ -8,16 +8,15 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow as pa
-
 from biosmith.annotate import load
-from biosmith.annotate.annotator import Annotator, Counts, OnLong
+from biosmith.annotate.annotator import Annotated, Annotator, Counts, OnLong
+from biosmith.annotate.engines import Precision
 from biosmith.annotate.units import Chunk
 from biosmith.errors import BiosmithError
+from biosmith.progress import say
 from biosmith.rejects import Rejects
 from biosmith.text.document import Document
 from biosmith.text.formats.jsonl import dump_line
-from biosmith.text.formats.parquet import to_table
 
 Encoding = Literal["jsonl", "arrow"]
 
@@ -32,10 +31,29 @@ class Options:
     keep: bool = False
     format: str | None = None
     workers: int = 1
+    precision: Precision = "auto"
+    normalise: bool = False
+    link: Path | None = None
+    pairs: tuple[str, str] | None = None
 
-    def open(self, models: Sequence[Path]) -> Annotator:
-        """The annotator of these options. Raises as `biosmith.load`."""
-        return load(models, engine=self.engine, device=self.device, on_long=self.on_long, keep=self.keep)
+    def open(self, models: Sequence[Path], threads: int | None = None) -> Annotator:
+        """The annotator of these options, on so many cores; None is all, and says what runs. Raises as `biosmith.load`."""
+        nlp = load(
+            models,
+            engine=self.engine,
+            device=self.device,
+            on_long=self.on_long,
+            keep=self.keep,
+            precision=self.precision,
+            threads=threads,
+            normalise=self.normalise,
+            link=self.link,
+            pairs=self.pairs,
+        )
+        if threads is None:
+            for name, engine in nlp.engines.items():
+                say(f"{name} runs on {engine}")
+        return nlp
 
     def decisive(self) -> dict[str, Any]:
         """Those that change what is found."""
@@ -73,19 +91,27 @@ class Outcome:
 
 def annotate_chunk(nlp: Annotator, chunk: Chunk, encoding: Encoding) -> Outcome:
     """Annotate and encode a chunk; documents that fail at either are listed and left out."""
+    if not chunk.documents:
+        return Outcome.of(chunk)
+    rejects = Rejects(keep=len(chunk.documents))
+    nlp.counts = Counts()
+    done = nlp.annotate_chunk(chunk.documents, rejects)
+    return encode_chunk(chunk, Annotated(done, nlp.counts, rejects.items), encoding)
+
+
+def encode_chunk(chunk: Chunk, done: Annotated, encoding: Encoding) -> Outcome:
+    """The outcome of a chunk that was annotated."""
     outcome = Outcome.of(chunk)
     if not chunk.documents:
         return outcome
     began = time.perf_counter()
-    nlp.counts = Counts()
     rejects = Rejects(keep=len(chunk.documents))
-    done = nlp.annotate_chunk(chunk.documents, rejects)
-    encoded, outcome.payload = _encoded(done, ENCODERS[encoding], rejects)
-    outcome.counts, outcome.failures = nlp.counts, rejects.items
+    encoded, outcome.payload = _encoded(done.documents, ENCODERS[encoding], rejects)
+    outcome.counts, outcome.failures = done.counts, [*done.failures, *rejects.items]
     outcome.counts.documents = len(encoded)
     outcome.counts.mentions = sum(len(d.mentions) for d in encoded)
     outcome.counts.failed = len(chunk.documents) - len(encoded)
-    outcome.counts.seconds = time.perf_counter() - began
+    outcome.counts.seconds += time.perf_counter() - began
     outcome.relations = sum(len(d.relations) for d in encoded)
     return outcome
 
@@ -140,6 +166,10 @@ def _as_lines(documents: Sequence[Document]) -> bytes:
 
 def _as_table(documents: Sequence[Document]) -> bytes:
     """A table of the Parquet form as a stream of Arrow's."""
+    import pyarrow as pa  # here, for it takes a while to load and most runs do without it
+
+    from biosmith.text.formats.parquet import to_table
+
     if not documents:
         return b""
     table = to_table(documents)
@@ -158,13 +188,10 @@ _encoding: Encoding = "jsonl"
 
 def begin(models: Sequence[Path], options: Options, encoding: Encoding, threads: int) -> None:
     """Open the annotator of this process; an error is kept for the first chunk, which can report it."""
-    import torch
-
     global _opened, _encoding
-    torch.set_num_threads(threads)
     _encoding = encoding
     try:
-        _opened = options.open(models)
+        _opened = options.open(models, threads)
     except BiosmithError as error:
         _opened = error
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from biosmith.annotate.units import Shard
     from biosmith.annotate.work import Options
 
+MUCH_UNKNOWN = 0.005  # of the pieces; a vocabulary of the field's own text knows nearly all
+Engine = Literal["auto", "torch", "openvino", "onnx"]
 Format = Literal["bioc-json", "bioc-xml", "pubtator", "brat", "conll", "jsonl", "parquet", "html"]
 
 
@@ -22,10 +24,14 @@ def annotate(
     model: tuple[Path, ...],
     out: Path,
     format: Format | None = None,
-    engine: str = "auto",
+    engine: Engine = "auto",
     on_long: Literal["window", "error", "truncate"] = "window",
     workers: int = 1,
     device: str = "auto",
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
+    normalise: bool = False,
+    link: Path | None = None,
+    pairs: tuple[str, str] | None = None,
     keep: bool = False,
     shard: str | None = None,
     cluster: str | None = None,
@@ -43,13 +49,20 @@ def annotate(
 
     Args:
         inputs: files, folders or archives of any format that biosmith reads.
-        model: tuned taggers; each adds its mentions.
+        model: tuned models: each tagger adds its mentions, relation models add relations between them, classifiers
+            write labels of documents. Taggers that share an encoder read a text together.
         out: the file to make (a folder for brat).
         format: format of the output; by the suffix of --out if not given.
-        engine: what runs the model: auto or torch.
+        engine: what runs taggers: torch, openvino or onnx; auto takes what the model was quantised for, else torch.
         on_long: what becomes of sentences longer than the model reads.
         workers: processes on this machine; with --cluster the most actors there, 1 for one a core.
         device: auto, cpu, cuda, ...
+        precision: of the arithmetic; auto is the fastest that the machine has in hardware.
+        normalise: read plain characters for their variants (hyphens, primes, ligatures, sub- and superscripts, entities);
+            offsets stay those of the text.
+        link: a TSV (identifier, name, type of mention if for one only) or OBO file; mentions get the identifiers of
+            their names, abbreviations that a text defines those of their long forms.
+        pairs: types of the first and second mention that relation models are asked about; any two if not given.
         keep: keep the mentions and relations that the documents bring with them; else they are replaced.
         shard: I/N: annotate only the I-th of N parts of the input (from 1); give every part an --out of its own.
         cluster: address of a Ray cluster that does the work, such as auto or HOST:PORT; its machines must see inputs
@@ -61,7 +74,7 @@ def annotate(
     from biosmith.annotate.files import Options, annotate_files
     from biosmith.annotate.units import Shard
 
-    options = Options(engine, device, on_long, keep, format, workers)
+    options = Options(engine, device, on_long, keep, format, workers, precision, normalise, link, pairs)
     part = None if shard is None else Shard.parse(shard)
     if plan:
         return _plan(inputs, model, out, options, part)
@@ -73,6 +86,18 @@ def annotate(
     ]
     if data["truncated"]:
         lines.append(f"{data['truncated']:,} words were not read: their sentences are too long for the model")
+    if data["clipped"]:
+        lines.append(
+            f"{data['clipped']:,} words have more pieces than a model reads: only their beginning was read"
+        )
+    if data["unpaired"]:
+        lines.append(
+            f"{data['unpaired']:,} pairs of mentions, in sentences that are lists of them, were not asked about"
+        )
+    if data["unknown_rate"] > MUCH_UNKNOWN and not normalise:
+        lines.append(
+            f"{data['unknown_rate']:.1%} of the pieces are unknown to the vocabulary; try --normalise"
+        )
     if data["failed"]:
         lines.append(f"{data['failed']:,} documents failed")
     lines += [f"not held by the format: {what} ({count:,})" for what, count in report.lost.items()]
@@ -99,6 +124,45 @@ def _plan(
     if planned.failed:
         lines.append(f"{planned.failed:,} documents of the sample failed")
     return Report(planned.as_dict(), "\n".join(lines))
+
+
+def quantize(
+    tuned: Annotated[Path, tyro.conf.Positional],
+    *,
+    out: Path,
+    data: Path | None = None,
+    text: tuple[Path, ...] = (),
+    gate: float = 0.3,
+    engine: Literal["auto", "openvino", "onnx"] = "auto",
+) -> Report:
+    """Make an int8 form of a tagger for a CPU engine.
+
+    The new folder is a tuned model for `annotate`. It is calibrated on --text, or on the development set, and refused
+    (exit code 1, nothing written) where F1 on the development set falls by more than --gate points.
+
+    Example:
+        biosmith quantize ner-disease --out ner-disease-int8 --data NCBI-disease
+
+    Args:
+        tuned: a tagger made by `finetune`, or any token classification folder of Hugging Face.
+        out: the folder to make.
+        data: a dataset's folder, whose dev split is the development set, or a file; by default the one that the
+            tagger's manifest names, if it is still there.
+        text: documents like those to annotate, to calibrate on.
+        gate: points of F1 that may be lost.
+        engine: openvino (static int8) or onnx (int8 weights, activations scaled as they come); auto is the first of
+            them that is installed.
+    """
+    from biosmith.annotate.engines.quantization import quantize as make
+
+    report = make(tuned, out, data=data, text=text, gate=gate, engine=engine)
+    shown = f"{out}: int8 for {report.engine} ({report.scheme}), {report.bytes / 1e6:,.1f} MB"
+    if report.before is not None and report.after is not None and report.equal_mentions is not None:
+        shown += (
+            f"; entity F1 on dev {100 * report.after:.2f}, {100 * report.before:.2f} in 32 bits; "
+            f"{100 * report.equal_mentions:.2f} % of {report.mentions:,} mentions are the same"
+        )
+    return Report({**vars(report), "out": str(out)}, shown)
 
 
 def view(

@@ -226,7 +226,10 @@ def _make_openvino(traced: Traceable, sequences: Sequences, spared: Sequence[str
             nncf.Dataset(items),
             subset_size=len(items),
             model_type=nncf.ModelType.TRANSFORMER,
-            ignored_scope=nncf.IgnoredScope(patterns=list(spared), validate=False),
+            # Attention is a small part of the work on sentences, and runs as one fused kernel where it is not cut up.
+            ignored_scope=nncf.IgnoredScope(
+                patterns=list(spared), types=["ScaledDotProductAttention"], validate=False
+            ),
             advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=overflow),
         )
     openvino.save_model(made, file, compress_to_fp16=False)
