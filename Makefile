@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
             $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
 RUN := $(VENV)/bin/python
-EXTRAS := cluster,serve,track,dev
+EXTRAS := cpu,cluster,serve,track,dev
 DATA ?=
 WORKERS ?= 2
 

@@ -52,6 +52,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "finetune": ("biosmith.cli.finetune:finetune", "Fine-tune a model on a task"),
     "evaluate": ("biosmith.cli.finetune:evaluate", "Score a tuned model on a split"),
     "annotate": ("biosmith.cli.annotate:annotate", "Documents in, annotated documents out"),
+    "quantize": ("biosmith.cli.annotate:quantize", "A tagger in int8 for the CPU engines, refused if F1 falls"),
     "view": ("biosmith.cli.annotate:view", "Annotated documents as one self-contained HTML page"),
     "serve": ("biosmith.cli.serve:serve", "Annotation over HTTP: a REST interface and a page"),
     "trace": ("biosmith.cli.trace:trace", "Walk an artefact back to the raw files it came from"),
