@@ -13,13 +13,27 @@ from pathlib import Path
 import mkdocs_gen_files
 
 import biosmith
+from biosmith.bench.dataset import SPLITS
+from biosmith.bench.datasets import DATASETS, find_dataset
+from biosmith.bench.suites import SUITES
 from biosmith.cli import COMMANDS, main
 from biosmith.recipes import RECIPES, find_recipe, parameters
 from biosmith.recipes.table import rows
 from biosmith.text.formats import FORMATS
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("text", "corpus", "tokens", "models", "pretraining", "recipes", "tasks", "bench", "annotate", "serve")
+ROOMS = (
+    "text",
+    "corpus",
+    "tokens",
+    "models",
+    "pretraining",
+    "recipes",
+    "tasks",
+    "bench",
+    "annotate",
+    "serve",
+)
 GROUND = ("errors", "rejects", "artefact", "lineage", "randomness", "progress", "processes", "machine")
 
 
@@ -89,6 +103,36 @@ def write_recipes() -> None:
     write("reference/recipes.md", lines)
 
 
+def write_datasets() -> None:
+    lines = ["# Datasets", "", "Counts are those of the papers.", ""]
+    for suite in SUITES.values():
+        lines += [f"## {suite.name}", "", "| group | dataset | metric | counted | train | dev | test |"]
+        lines.append("|---|---|---|---|---:|---:|---:|")
+        for group, names in suite.groups.items():
+            for name in names:
+                about = find_dataset(name).about
+                paper = [about.paper[s].count if s in about.paper else None for s in SPLITS]
+                counts = " | ".join("–" if n is None else f"{n:,}" for n in paper)
+                lines.append(
+                    f"| {group} | [{name}](#of-{name.lower().replace('.', '-')}) | {about.metric} | {about.counted} | {counts} |"
+                )
+        lines.append("")
+    lines += ["## Each", ""]
+    for name in DATASETS:
+        about = find_dataset(name).about
+        module = importlib.import_module(f"biosmith.bench.datasets.{DATASETS[name]}")
+        lines += [
+            f"### {name} {{ #of-{name.lower().replace('.', '-')} }}",
+            "",
+            inspect.getdoc(module) or "",
+            "",
+        ]
+        folders = ", ".join(f"`{folder}`" for folder in about.folders)
+        lines += [f"- Folder: {folders}", f"- Cite: {about.citation}", f"- Licence: {about.licence}"]
+        lines += [f"- {about.source}", f"- Runs: {about.seeds}; scored on the {about.evaluated} split", ""]
+    write("reference/datasets.md", lines)
+
+
 def modules_of(room: str) -> list[str]:
     """A room and its public modules, in order."""
     package = importlib.import_module(f"biosmith.{room}")
@@ -130,5 +174,6 @@ assert Path(biosmith.__file__).is_relative_to(ROOT), "the documentation must be 
 write_commands()
 write_formats()
 write_recipes()
+write_datasets()
 write_python()
 copy_from_root()

@@ -118,8 +118,9 @@ def find_folder(about: About, data: Path, has: Sequence[str]) -> Path:
             return folder
     if _holds(data, has):
         return data
+    usual = [name for name in has if Path(name).suffix == Path(has[0]).suffix]
     raise UsageError(
-        f"{about.name} is not in {data}; expected {' or '.join(about.folders)} with {', '.join(has)}. {about.source}"
+        f"{about.name} is not in {data}; expected {' or '.join(about.folders)} with {', '.join(usual)}. {about.source}"
     )
 
 
