@@ -33,8 +33,8 @@ def doctor(*, measure: bool = True) -> Report:
     Example: biosmith doctor
 
     Args:
-        measure: run a Bioformer-sized encoder (8 layers, 512 wide) for two seconds on each device; --no-measure
-            leaves it out.
+        measure: run a Bioformer-sized encoder (8 layers, 512 wide) for two seconds on each device, and a small one
+            in the engines of annotate; --no-measure leaves it out.
     """
     cpu, memory = processor(), memory_gib()
     missing = installed_extras()
@@ -53,9 +53,11 @@ def doctor(*, measure: bool = True) -> Report:
         },
     }
     problems = list(_find_problems(data))
+    data["engines"] = _engines()
     if measure:
         data["encoder_tokens_per_second"], failures = _measure_devices(data["graphics_cards"])
-        problems += failures
+        data["engine_tokens_per_second"], engine_failures = _measure_engines()
+        problems += [*failures, *engine_failures]
     data["problems"] = problems
     return Report(data, text=_draw(data), exit_code=FAILED if problems else DONE)
 
@@ -96,6 +98,32 @@ def _measure_devices(cards: list[Any]) -> tuple[dict[str, int], list[str]]:
     return speeds, failures
 
 
+def _engines() -> dict[str, dict[str, Any]]:
+    """Which engines of `annotate` are there, and what this processor makes of them."""
+    from biosmith.annotate.engines import ENGINES, has_bfloat16, has_int8_dot_products, is_installed
+
+    return {
+        name: {
+            "installed": is_installed(name),
+            "int8_at_full_speed": name != "torch" and has_int8_dot_products(),
+            "bfloat16": name != "onnx" and has_bfloat16(),
+        }
+        for name in ENGINES
+    }
+
+
+def _measure_engines() -> tuple[dict[str, int], list[str]]:
+    from biosmith.annotate.engines.measuring import measure_engines
+
+    say("Measuring the engines of annotate")
+    try:
+        return measure_engines(), []
+    except Exception as error:  # whatever a library raises, the doctor says so
+        return {}, [
+            f"the engines of annotate do not run: {type(error).__name__}: {str(error).splitlines()[0]}"
+        ]
+
+
 def _measure_encoder(device: str) -> float:
     """Tokens a second of a Bioformer-8L-shaped encoder, inference, float32 on processors and bfloat16 on cards."""
     import torch
@@ -118,6 +146,15 @@ def _measure_encoder(device: str) -> float:
             wait()
             tokens += input_ids.numel()
         return tokens / (time.perf_counter() - began)
+
+
+def _hardware(name: str, engine: dict[str, Any]) -> str:
+    has = ["bfloat16 in hardware"] if engine["bfloat16"] else []
+    if name != "torch":
+        has.append(
+            "int8 at full speed" if engine["int8_at_full_speed"] else "int8 without dot products: little gain"
+        )
+    return f" ({', '.join(has)})" if has else ""
 
 
 def _draw(data: dict[str, Any]) -> Table:
@@ -145,6 +182,11 @@ def _draw(data: dict[str, Any]) -> Table:
         table.add_row(f"[bold]extra {name}[/]", f"{state}: {extra['gives']}")
     for device, speed in data.get("encoder_tokens_per_second", {}).items():
         table.add_row(f"[bold]encoder on {device}[/]", f"{speed:,} tokens a second (8 layers, 512 wide)")
+    for name, engine in data["engines"].items():
+        state = "[green]installed[/]" if engine["installed"] else "pip install 'biosmith\\[cpu]'"
+        table.add_row(f"[bold]engine {name}[/]", f"{state}{_hardware(name, engine)}")
+    for name, speed in data.get("engine_tokens_per_second", {}).items():
+        table.add_row(f"[bold]{name} on cpu[/]", f"{speed:,} tokens a second (tagger of 8 layers, 512 wide)")
     for problem in data["problems"]:
         table.add_row("[bold red]problem[/]", problem)
     if not data["problems"]:

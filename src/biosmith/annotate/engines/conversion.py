@@ -71,7 +71,7 @@ class Traceable:
     """A network and what its engine folder says beside it."""
 
     network: PaddedNetwork
-    transform: InputTransform
+    transform: InputTransform | None
     chains: list[Chain | None]
     max_length: int
 
@@ -145,6 +145,7 @@ def write_engine_folder(
 ) -> None:
     """Write what lies beside a network: label map, tokenizer and a manifest that names the engine."""
     shutil.copyfile(tuned.folder / "config.json", folder / "config.json")
+    assert traced.transform is not None
     traced.transform.tokenizer.backend_tokenizer.save(str(folder / TOKENIZER))
     config = {
         "task": "ner",

@@ -122,15 +122,18 @@ def quantize(
     development = _development(info, data, text)
     group = {"tagger": info}
     traced = load_traceable(group)
+    assert traced.transform is not None
     cutter = PieceCutter(traced.transform.tokenizer.backend_tokenizer, str(tuned))
     sequences, sentences = _calibration(cutter, traced.max_length, text, development)
     judge = None if development is None else _Judge(info, traced, development)
-    tried = []
+    tried, outputs = [], len(info.label_set.labels)
     with folder_by_rename(out) as temporary:
         for scheme, spared in SCHEMES.items():
             say(f"Quantising {tuned} for {engine}: {scheme}")
             MAKERS[engine](traced, sequences, spared, temporary / FILES[engine])
-            verdict = None if judge is None else judge(_open(engine, temporary, traced, info))
+            verdict = (
+                None if judge is None else judge(open_engine(engine, temporary, outputs, traced.max_length))
+            )
             if verdict is None or verdict.drop <= gate:
                 break
             tried.append(f"{100 * verdict.after:.2f} with {scheme}")
@@ -270,21 +273,20 @@ MAKERS: dict[str, Callable[[Traceable, Sequences, Sequence[str], Path], None]] =
 }
 
 
-def _open(engine: str, folder: Path, traced: Traceable, info: TunedTagger) -> Engine:
-    """The engine of what was just made, in 32 bits beside int8."""
-    outputs = len(info.label_set.labels)
+def open_engine(engine: str, folder: Path, outputs: int, longest: int) -> Engine:
+    """The engine of a network that was just made, on all cores, in the fastest precision beside int8."""
     if engine == "openvino":
+        import openvino
+
         from biosmith.annotate.engines.openvino_engine import OpenVinoEngine
 
         hint = "bf16" if has_bfloat16() else "f32"
-        # Read, not handed over as a path: there is nothing to keep compiled yet.
-        import openvino
-
+        # Read, not handed over as a path: what it compiles to is not worth keeping yet.
         model = openvino.Core().read_model(folder / FILES[engine])
-        return OpenVinoEngine(model, outputs, traced.max_length, hint=hint, threads=usable_cores())
+        return OpenVinoEngine(model, outputs, longest, hint=hint, threads=usable_cores())
     from biosmith.annotate.engines.onnx_engine import OnnxEngine
 
-    return OnnxEngine(folder / FILES[engine], outputs, traced.max_length, threads=usable_cores())
+    return OnnxEngine(folder / FILES[engine], outputs, longest, threads=usable_cores())
 
 
 @dataclass(frozen=True)
@@ -305,6 +307,7 @@ class _Judge:
 
     def __init__(self, info: TunedTagger, traced: Traceable, development: TaggedData) -> None:
         self.development = development
+        assert traced.transform is not None
         self.transform, self.info, self.traced = traced.transform, info, traced
         settings = Settings("torch", "cpu", "float32")
         reader = open_torch({"tagger": info}, Choice("torch", ""), settings)
