@@ -111,6 +111,19 @@ def test_everything_that_is_wrong_with_a_tagging_file_is_named(tmp_path: Path) -
     ]
 
 
+def test_ids_that_number_the_rows_are_no_ids_and_all_others_are(tmp_path: Path) -> None:
+    header = ("pair_id", "sent1", "sent2", "score")
+    for split, ids in (("train", (88, 7, 3)), ("dev", (12,)), ("test", (5, 7))):
+        rows = [(id, f"first {split} {id}", "second", 2.0) for id in ids]
+        write(tmp_path / "biosses" / f"{split}.tsv", header, *rows)
+        rows = [(n, f"text {split} {n}", 1) for n in range(len(ids))]
+        write(tmp_path / "gad" / "blurb" / f"{split}.tsv", ("index", "sentence", "label"), *rows)
+    assert listed(check("BIOSSES", tmp_path).problems) == [
+        ("test.tsv", "line 3", "7 is in the train split too (train.tsv, line 3)")
+    ]
+    assert check("GAD", tmp_path).problems.items == []
+
+
 PUBTATOR = "1|t|Aspirin and gout\n1|a|Gout is rare.\n1\t0\t7\tAspirin\tChemicalEntity\tD1\n1\t12\t16\tgout\tDiseaseOrPhenotypicFeature\tD2\n"
 
 
