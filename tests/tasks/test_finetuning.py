@@ -105,6 +105,20 @@ def test_a_model_of_another_kind_is_refused(tuned: Path, tmp_path: Path, command
     assert code == 2 and "valid: train, dev, test" in said["error"]
 
 
+def test_a_label_that_the_model_does_not_know_is_named_with_both_lists(
+    tiny_model: Path, tmp_path: Path, command: Command
+) -> None:
+    write(tmp_path / "train.tsv", "gout\tyes\nrare\tno\n")
+    write(tmp_path / "test.tsv", "gout\tyes\nrare\tnever\n")
+    quick = ("--override", "epochs=1", "device=cpu")
+    out = tmp_path / "out"
+    command("finetune", "classification", "--model", tiny_model, "--data", tmp_path, "--out", out, *quick)
+    code, said = command("evaluate", out, "--data", tmp_path, "--device", "cpu")
+    assert code == 1
+    assert "test.tsv, line 2" in said["error"] and "'never'" in said["error"]
+    assert "this data has never, yes" in said["error"] and "valid: no, yes" in said["error"]
+
+
 def write(path: Path, text: str) -> Path:
     path.write_text(text, encoding="utf-8")
     return path

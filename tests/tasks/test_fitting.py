@@ -269,6 +269,44 @@ def distilbert(tiny_model: Path, folder: Path) -> Path:
     return folder
 
 
+def modern(tiny_model: Path, folder: Path) -> Path:
+    """A ModernBERT: no segments, no pooler, rotary positions."""
+    from transformers import AutoTokenizer, ModernBertConfig, ModernBertModel
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = ModernBertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=64,
+        pad_token_id=0,
+        cls_token_id=2,
+        sep_token_id=3,
+        bos_token_id=2,
+        eos_token_id=3,
+    )
+    ModernBertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["tagging", "yesno"])
+def test_a_modern_encoder_goes_the_same_way(
+    kind: str, tiny_model: Path, tagging_data: Path, tmp_path: Path
+) -> None:
+    model = modern(tiny_model, tmp_path / "model")
+    instances: Any = SEQUENCES[kind](24) if kind in SEQUENCES else load_split(tagging_data, "train").sentences
+    tuned = fitting.fit(kind, model, instances, None, settings_for(kind, epochs=6, layer_decay=0.9))
+    values = tuned.predict(instances).values
+    tuned.save(tmp_path / "out", Manifest("tuned"))
+    assert fitting.load_tuned(tmp_path / "out", "cpu").predict(instances).values == values
+    assert tuned.history is not None
+    assert tuned.history.lines[-1]["loss"] < 0.8 * tuned.history.lines[0]["loss"]
+
+
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [

@@ -73,11 +73,13 @@ def make_windows(
     if most_question < 1:
         raise UsageError(f"max_length {max_length} leaves no room for a question and its context")
     cut_questions = transform.cut_texts([q.text for q in questions])
-    cut_contexts = transform.cut_texts([q.context for q in questions])
+    # Many questions are asked of one text.
+    unique = list(dict.fromkeys(q.context for q in questions))
+    cut_contexts = dict(zip(unique, transform.cut_texts(unique), strict=True))
     windows: list[Window] = []
     truncated = 0
     for number, question in enumerate(questions):
-        asked, context = cut_questions[number].ids, cut_contexts[number]
+        asked, context = cut_questions[number].ids, cut_contexts[question.context]
         truncated += len(asked) > most_question
         asked = asked[:most_question]
         answer = _answer_pieces(question, context) if training else None

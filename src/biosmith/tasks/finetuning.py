@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from biosmith.artefact import Manifest, describe_input, require_new_folder, write_by_rename
-from biosmith.errors import UsageError
+from biosmith.errors import BadInput, UsageError
 from biosmith.progress import say
 from biosmith.rejects import Rejects
 from biosmith.tasks.fitting import Tuned, fit, kind_of, load_tuned
@@ -133,6 +133,7 @@ def evaluate(
     rejects = Rejects()
     instances = source.load(split, rejects)
     _warn(rejects)
+    check_labels(tuned, model, instances)
     predicted = model.predict(instances)
     if predictions is not None:
         write_predictions(predictions, instances, predicted.values)
@@ -144,6 +145,25 @@ def evaluate(
         "truncated": predicted.truncated,
         "set_aside": rejects.count,
     }
+
+
+def check_labels(tuned: Path, model: Tuned, instances: Sequence[Any]) -> None:
+    """Raise `BadInput` at the first instance with a label that the model does not know; names both label sets."""
+    if not model.labels:
+        return
+    known = set(model.labels)
+    found = [(i, i.label if isinstance(i.label, tuple) else (str(i.label),)) for i in instances]
+    for instance, labels in found:
+        unknown = [label for label in labels if label not in known]
+        if unknown:
+            all_labels = sorted({label for _, labels in found for label in labels})
+            raise BadInput(
+                instance.file or "instances",
+                f"the label is not one that {tuned} knows (this data has {', '.join(all_labels)})",
+                record=f"line {instance.line}" if isinstance(instance.line, int) else instance.line,
+                value=unknown[0],
+                valid=list(model.labels),
+            )
 
 
 def write_predictions(path: Path, instances: Sequence[Any], values: Sequence[Any]) -> None:
