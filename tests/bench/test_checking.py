@@ -141,6 +141,24 @@ def test_offsets_that_are_off_by_one_are_named_and_leave_nothing_out(tmp_path: P
     assert len(find_dataset("BioRED").load(tmp_path, "train")) == 2
 
 
+def test_mentions_that_tags_cannot_say_are_odd(tmp_path: Path) -> None:
+    (tmp_path / "BioRED").mkdir()
+    for split in ("Train", "Dev", "Test"):
+        text = (
+            PUBTATOR.replace("1|", f"{split}|")
+            .replace("1\t0", f"{split}\t0")
+            .replace("1\t12", f"{split}\t12")
+        )
+        text = text.replace("0\t7\tAspirin", "0\t4\tAspi") if split == "Dev" else text
+        (tmp_path / "BioRED" / f"{split}.PubTator").write_text(text, encoding="utf-8")
+    found = check("BioRED", tmp_path)
+    assert found.problems.items == []
+    items = [(i["record"], i["reason"], i["value"]) for i in found.oddities.items if "value" in i]
+    assert items == [
+        ("document Dev", "the mention begins or ends inside a word", "ChemicalEntity 'Aspi' at 0-4")
+    ]
+
+
 def squad(*answers: tuple[str, int]) -> str:
     asked = [
         {"id": f"q{i}", "question": "What?", "answers": [{"text": text, "answer_start": start}]}

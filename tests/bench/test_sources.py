@@ -207,6 +207,8 @@ def test_folds_are_numbered(tmp_path: Path) -> None:
     assert dataset.of_fold(2).load(tmp_path, "train")[1].text == "c @DISEASE$ 2"
     with pytest.raises(UsageError, match="has folds 1 to 10, not 11"):
         dataset.of_fold(11)
+    named = find_dataset("euadr-fold2")
+    assert (named.about.name, named.load(tmp_path, "test")[0].label) == ("EU-ADR-fold2", "0")
 
 
 def test_scicite_is_the_mean_f1_of_three_classes(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from biosmith.bench.dataset import SPLITS, Dataset
 from biosmith.bench.kinds import Tagging
+from biosmith.bench.tagging import TaggedDocuments
 from biosmith.errors import BiosmithError
 from biosmith.rejects import Rejects
 from biosmith.tasks.instances import Instance, Question
@@ -63,6 +64,7 @@ def check_dataset(dataset: Dataset, data: Path) -> Check:
     _check_texts(splits, check)
     if isinstance(dataset, Tagging):
         _check_tags(dataset, splits, check)
+        _check_mentions(splits, found, check)
     return check
 
 
@@ -154,6 +156,18 @@ def _check_texts(splits: Mapping[str, Sequence[Any]], check: Check) -> None:
                 check.oddities.add(
                     record.file, record.line, f"the same text is in the {before[0]} split ({where})"
                 )
+
+
+def _check_mentions(
+    splits: Mapping[str, Sequence[Any]], found: Mapping[str, Sequence[Path]], check: Check
+) -> None:
+    """Mentions of documents that no tags can say: they count as missed whatever is predicted."""
+    for split, instances in splits.items():
+        if isinstance(instances, TaggedDocuments):
+            for mention in instances.untaggable:
+                value = f"{mention.type} {mention.text!r} at {mention.start}-{mention.end}"
+                place = f"document {mention.document}"
+                check.oddities.add(found[split][0], place, f"the mention {mention.reason}", value)
 
 
 def _in_rows(instance: Any) -> bool:

@@ -66,7 +66,9 @@ class About:
 class Dataset(Protocol):
     """One dataset; each lies in a file of its own in `bench/datasets`."""
 
-    about: About
+    @property
+    def about(self) -> About:
+        """What everyone should know of it."""
 
     def find(self, data: Path) -> dict[str, list[Path]]:
         """The files of each split that is there; the folder of the dataset itself may be given too."""

@@ -25,14 +25,15 @@ class Folds(Classes):
     fold: int = 1
 
     def of_fold(self, fold: int) -> Folds:
-        """The same dataset, another fold.
+        """The same dataset, another fold, under the name NAME-foldN.
 
         Raises:
             UsageError: there is no such fold.
         """
         if not 1 <= fold <= self.about.folds:
             raise UsageError(f"{self.about.name} has folds 1 to {self.about.folds}, not {fold}")
-        return replace(self, fold=fold)
+        name = f"{self.about.name.partition('-fold')[0]}-fold{fold}"
+        return replace(self, fold=fold, about=replace(self.about, name=name))
 
     def find(self, data: Path) -> dict[str, list[Path]]:
         """See `Dataset`."""

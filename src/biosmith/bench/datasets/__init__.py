@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
 
 from biosmith.bench.dataset import Dataset
+from biosmith.bench.folds import Folds
 from biosmith.errors import UsageError
 
 # name -> module in this package
@@ -48,10 +50,16 @@ DATASETS: dict[str, str] = {
 def find_dataset(name: str) -> Dataset:
     """A dataset by its name, whatever its case; dashes, dots and underscores do not count.
 
+    `EU-ADR-fold3` is the third fold of a dataset that has folds.
+
     Raises:
         UsageError: there is no such dataset; names those there are.
     """
     wanted = _plain(name)
+    if fold := re.fullmatch(r"(.+)fold(\d+)", wanted):
+        whole = find_dataset(fold[1])
+        if isinstance(whole, Folds):
+            return whole.of_fold(int(fold[2]))
     for known, module in DATASETS.items():
         if _plain(known) == wanted:
             dataset: Dataset = importlib.import_module(f"{__name__}.{module}").DATASET
