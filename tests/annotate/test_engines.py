@@ -1,0 +1,207 @@
+"""Engines: equal scores, why one is chosen, shared encoders, int8 and its gate."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import biosmith
+from biosmith.annotate import engines
+from biosmith.annotate.annotator import Annotator
+from biosmith.annotate.engines import Settings, choose_engine, quantization
+from biosmith.annotate.engines.sharing import encoder_digest
+from biosmith.annotate.tuned import read_tuned
+from biosmith.errors import BiosmithError, UsageError
+from biosmith.text.document import Document, Passage
+
+TEXTS = [
+    "Patients with anemia were given heparin. No effect of aspirin was seen.",
+    "Gout is rare. " * 7,
+    "",
+    "We studied ataxia telangiectasia, breast cancer and sodium chloride in " + "mice " * 70,
+]
+CPU_ENGINES = ["openvino", "onnx"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Converted networks go into a folder of this module."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder
+
+
+def documents() -> list[Document]:
+    return [Document.build(str(i), [Passage("abstract", t)]) for i, t in enumerate(TEXTS)]
+
+
+def spans(nlp: Annotator) -> list[list[tuple[int, int, str]]]:
+    return [[(m.start, m.end, m.type) for m in d.mentions] for d in nlp.annotate(documents())]
+
+
+@pytest.fixture(scope="module")
+def int8(tagger_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The tagger in int8 for each engine, calibrated on its own training sentences."""
+    made = {}
+    training = tagger_folder.parent / "data" / "train.tsv"
+    for engine in CPU_ENGINES:
+        pytest.importorskip(engines.ENGINES[engine][0])
+        made[engine] = tmp_path_factory.mktemp("int8") / engine
+        # A network 32 wide has little to average rounding out over: the gate here is wide.
+        quantization.quantize(tagger_folder, made[engine], data=training, gate=20.0, engine=engine)
+    return made
+
+
+@pytest.mark.parametrize("engine", CPU_ENGINES)
+def test_a_converted_network_scores_as_torch_does(tagger_folder: Path, engine: str) -> None:
+    pytest.importorskip(engines.ENGINES[engine][0])
+    torch_nlp = biosmith.load(tagger_folder, engine="torch", precision="float32")
+    nlp = biosmith.load(tagger_folder, engine=engine, precision="float32")
+    prepared = torch_nlp.prepare(documents())
+    (expected,), (found,) = torch_nlp.score(prepared), nlp.score(nlp.prepare(documents()))
+    assert np.abs(found - expected).max() < 1e-4
+    assert spans(nlp) == spans(torch_nlp)
+
+
+@pytest.mark.parametrize("engine", CPU_ENGINES)
+def test_an_int8_folder_is_a_tuned_model_and_auto_takes_its_engine(
+    int8: dict[str, Path], tagger_folder: Path, engine: str
+) -> None:
+    nlp = biosmith.load(int8[engine])
+    assert [reader.engine.name for reader in nlp.readers] == [engine]
+    assert "quantised for it" in nlp.readers[0].engine.reason
+    given = spans(biosmith.load(tagger_folder, engine="torch"))
+    same = sum(len(set(a) & set(b)) for a, b in zip(spans(nlp), given, strict=True))
+    assert same >= 0.7 * sum(map(len, given))
+    for document in nlp.annotate(documents()):
+        assert all(document.text[m.start : m.end] == m.text for m in document.mentions)
+
+
+@pytest.mark.parametrize("engine", CPU_ENGINES)
+def test_annotating_in_int8_loads_neither_torch_nor_transformers(int8: dict[str, Path], engine: str) -> None:
+    # They take seconds to import and hundreds of megabytes; a cold start could not afford them.
+    program = (
+        "import sys, biosmith\n"
+        f"nlp = biosmith.load({str(int8[engine])!r})\n"
+        "(d,) = nlp.annotate([biosmith.Document('1', 'Patients with gout were given aspirin.')])\n"
+        "print(sorted({'torch', 'transformers', 'pyarrow'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_manifest_of_an_int8_folder_says_what_it_was_made_of(
+    int8: dict[str, Path], tagger_folder: Path
+) -> None:
+    for engine, folder in int8.items():
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        assert manifest["kind"] == "tuned" and manifest["config"]["engine"]["engine"] == engine
+        assert manifest["config"]["engine"]["precision"] == "int8"
+        assert manifest["inputs"][0]["path"] == str(tagger_folder)
+        tuned, original = read_tuned(folder), read_tuned(tagger_folder)
+        assert (tuned.label_set, tuned.stride) == (original.label_set, original.stride)
+        assert tuned.max_length == 64
+
+
+def test_int8_that_costs_too_much_is_refused_and_leaves_nothing(
+    tagger_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime")
+
+    def ruined(traced: object, sequences: object, spared: object, file: Path) -> None:
+        import torch
+
+        network = traced.network  # type: ignore[attr-defined]
+        with torch.no_grad():
+            network.shared.first.classifier.weight.zero_()
+        quantization.to_onnx(network, file)
+
+    monkeypatch.setitem(quantization.MAKERS, "onnx", ruined)
+    training = tagger_folder.parent / "data" / "train.tsv"
+    with pytest.raises(
+        BiosmithError, match=r"loses more than 0.3 points of F1 .* nothing was written"
+    ) as caught:
+        quantization.quantize(tagger_folder, tmp_path / "out", data=training, engine="onnx")
+    assert caught.value.exit_code == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_quantize_needs_something_to_calibrate_on(tagger_folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    with pytest.raises(UsageError, match=r"nothing to calibrate .* --data.* --text"):
+        quantization.quantize(tagger_folder, tmp_path / "out", engine="onnx")
+    with pytest.raises(UsageError, match="valid: auto, openvino, onnx"):
+        quantization.quantize(tagger_folder, tmp_path / "out", engine="torch")
+
+
+def test_an_int8_folder_is_refused_by_other_engines_and_is_not_quantised_again(
+    int8: dict[str, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="was made for the onnx engine"):
+        biosmith.load(int8["onnx"], engine="torch")
+    with pytest.raises(UsageError, match="quantised already"):
+        quantization.quantize(int8["onnx"], tmp_path / "again", engine="onnx")
+
+
+def test_auto_says_why(tagger_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned = read_tuned(tagger_folder)
+    monkeypatch.setattr(engines, "has_graphics_card", lambda: True)
+    assert choose_engine(tuned, Settings()) == engines.Choice("torch", "there is a graphics card")
+    monkeypatch.setattr(engines, "has_graphics_card", lambda: False)
+    choice = choose_engine(tuned, Settings())
+    assert choice.engine == "torch" and "quantize" in choice.reason
+    assert choose_engine(tuned, Settings("torch")).reason == "asked for"
+
+
+def test_a_missing_engine_names_the_extra(tagger_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "is_installed", lambda engine: False)
+    with pytest.raises(UsageError, match=r"engine openvino needs openvino: pip install 'biosmith\[cpu\]'"):
+        choose_engine(read_tuned(tagger_folder), Settings("openvino"))
+
+
+@pytest.fixture(scope="module")
+def sibling(tagger_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tagger with the same encoder and another head: every label is some other one."""
+    folder = tmp_path_factory.mktemp("siblings") / "sibling"
+    shutil.copytree(tagger_folder, folder)
+    tensors = load_file(folder / "model.safetensors")
+    for name in ("classifier.weight", "classifier.bias"):
+        tensors[name] = np.ascontiguousarray(np.roll(tensors[name], 2, axis=0))
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize("engine", ["torch", *CPU_ENGINES])
+def test_taggers_with_one_encoder_read_a_text_once_and_find_what_each_finds_alone(
+    tagger_folder: Path, sibling: Path, engine: str
+) -> None:
+    pytest.importorskip(engines.ENGINES[engine][0])
+    alone = [biosmith.load(folder, engine=engine) for folder in (tagger_folder, sibling)]
+    together = biosmith.load([tagger_folder, sibling], engine=engine)
+    assert len(together.readers) == 1
+    found = list(together.annotate(documents()))
+    for nlp, name in zip(alone, ("diseases", "sibling"), strict=True):
+        mine = [[(m.start, m.end, m.type) for m in d.mentions if m.infons["model"] == name] for d in found]
+        assert mine == spans(nlp)
+    assert together.counts.tokens == alone[0].counts.tokens
+    assert any(d.mentions for d in found)
+
+
+def test_taggers_with_other_encoders_share_nothing(tagger_folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(tagger_folder, other)
+    tensors = load_file(other / "model.safetensors")
+    name = next(n for n in tensors if n.endswith("word_embeddings.weight"))
+    tensors[name] = tensors[name] + np.float32(1e-3)
+    save_file(tensors, other / "model.safetensors", metadata={"format": "pt"})
+    assert encoder_digest(other) != encoder_digest(tagger_folder)
+    assert len(biosmith.load([tagger_folder, other], engine="torch").readers) == 2
