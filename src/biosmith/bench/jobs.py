@@ -166,7 +166,7 @@ def run_job(job: Job, device: str = "auto") -> None:
 
     def score_dev(predictions: list[Any]) -> float:
         assert dev is not None
-        return _value(dataset, dev, predictions)
+        return float(_scores(dataset, dev, predictions)["value"])
 
     began = time.perf_counter()
     with _quiet():
@@ -212,9 +212,9 @@ def hold_out(train: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     return kept, [train[i] for i in sorted(held)]
 
 
-def _value(dataset: Dataset, instances: Sequence[Any], predictions: list[Any]) -> float:
+def _scores(dataset: Dataset, instances: Sequence[Any], predictions: list[Any]) -> dict[str, Any]:
     try:
-        return float(dataset.score(instances, predictions)["value"])
+        return dataset.score(instances, predictions)
     except Mistake as error:
         raise BiosmithError(
             f"{dataset.about.name}: prediction {error.index + 1} cannot be scored: {error.reason} ({error.value!r})"
@@ -245,8 +245,7 @@ def _write_test(job: Job, tuned: Any, dataset: Dataset, seconds: float, device: 
     with _quiet():
         predicted = tuned.predict(test)
     predict_seconds = time.perf_counter() - began
-    _value(dataset, test, predicted.values)
-    scores = dataset.score(test, predicted.values)
+    scores = _scores(dataset, test, predicted.values)
     run = Run(
         key=job.key,
         model=job.model_name,

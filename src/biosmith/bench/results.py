@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,10 @@ class TaskResults:
         other = suite.values.get(self.runs[0].dataset) if suite else None
         return Summary.of([float(run.scores[other]) if other else run.value for run in self.runs])
 
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the mean over seeds when test instances are resampled, of the dataset's own metric."""
+        return _interval(self.folder, tuple(run.stem for run in self.runs), tuple(r.key for r in self.runs))
+
     def units(self) -> list[Units]:
         """The scored units of each run."""
         return [load_units(self.folder / f"{run.stem}{UNITS}") for run in self.runs]
@@ -133,13 +138,18 @@ class TaskResults:
         other = suite.values.get(run.dataset) if suite else None
         return {
             **self.summary(suite).as_dict(),
-            "bootstrap95": list(bootstrap_interval(self.units())),
+            "bootstrap95": list(self.interval()),
             "metric": other or run.metric,
             "instances": run.instances,
             "truncated": max(r.truncated for r in self.runs),
             "settings": dict(run.settings),
             "protocol": run.protocol.get("fingerprint", ""),
         }
+
+
+@lru_cache(maxsize=1024)
+def _interval(folder: Path, stems: tuple[str, ...], keys: tuple[str, ...]) -> tuple[float, float]:
+    return bootstrap_interval([load_units(folder / f"{stem}{UNITS}") for stem in stems])
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ def verify(submission: Path, data: Path | None = None) -> Verified:
     Raises:
         UsageError, BadInput: it is neither.
     """
-    with _opened(submission) as (folder, differences):
+    with opened(submission) as (folder, differences):
         loaded = load_results(folder)
         unchecked: dict[str, str] = {}
         runs = recomputed = 0
@@ -159,7 +159,7 @@ class _NotHere(Exception):
 
 
 @contextmanager
-def _opened(submission: Path) -> Iterator[tuple[Path, list[Difference]]]:
+def opened(submission: Path) -> Iterator[tuple[Path, list[Difference]]]:
     """The folder of a submission, and what its index does not agree with."""
     if submission.is_dir():
         yield submission, []

@@ -49,9 +49,9 @@ def _percent(value: float | None) -> str:
 
 def comparison_table(rows: Sequence[Row], names: tuple[str, str]) -> Table:
     """A row a dataset: both means, their difference with its interval, p-values adjusted for their number."""
-    table = Table(box=None, padding=(0, 2))
-    for column in ("", *names, "difference", "95 % interval", "p bootstrap", "p randomisation"):
-        table.add_column(column, justify="left" if not column else "right")
+    table = Table(box=None, padding=(0, 1), title_justify="left")
+    for column in ("", "A", "B", "A − B", "95 % interval", "p boot.", "p rand."):
+        table.add_column(column, justify="left" if not column else "right", no_wrap=True)
     for row in rows:
         c = row.comparison
         mark = "*" if max(row.bootstrap_holm, row.randomisation_holm) < 0.05 else ""
@@ -60,12 +60,13 @@ def comparison_table(rows: Sequence[Row], names: tuple[str, str]) -> Table:
             f"{100 * c.a:.2f}",
             f"{100 * c.b:.2f}",
             f"{100 * c.difference:+.2f}{mark}",
-            f"{100 * c.low:+.2f} to {100 * c.high:+.2f}",
+            f"{100 * c.low:+.2f}, {100 * c.high:+.2f}",
             f"{row.bootstrap_holm:.4f}",
             f"{row.randomisation_holm:.4f}",
         )
+    table.title = f"A: {names[0]}, B: {names[1]}"
     table.caption = (
-        f"p-values are adjusted for {len(rows)} comparisons (Holm); * both below 0.05. They are about these test "
+        f"p-values of the paired bootstrap and of approximate randomisation are adjusted for {len(rows)} comparisons (Holm); * both below 0.05. They are about these test "
         "instances and the seeds at hand"
     )
     return table

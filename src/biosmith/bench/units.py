@@ -2,14 +2,13 @@
 
 Every score of the benchmarks is a function of sums over units: counts for F1, right answers for accuracy, moments for
 Pearson's correlation. A unit is what is scored as one: a sentence, a pair, a question, or an abstract whose sentences
-belong together. The measure of a dataset is found by trying: the one whose value over all units is the dataset's own
-score is right, so that a new kind of dataset needs no entry here unless it scores in a new way.
+belong together. Whether they add up to the dataset's own score is checked each time.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,7 +118,7 @@ def score_units(
         scores: what `dataset.score` says of all of them.
 
     Raises:
-        BiosmithError: no measure gives the dataset's score.
+        BiosmithError: the units do not add up to the dataset's score.
     """
     units_of = unit_members(instances)
     if len(predictions) == len(instances):
@@ -129,14 +128,14 @@ def score_units(
     groups = [
         ([instances[i] for i in members], given) for members, given in zip(units_of, of_unit, strict=True)
     ]
-    for measure, rows in _candidates(dataset, groups, scores):
-        units = Units(measure, np.asarray(rows, dtype=np.float64))
-        if abs(units.score - scores["value"]) < TOLERANCE:
-            return units
-    raise BiosmithError(
-        f"{dataset.about.name}: {dataset.about.metric} is none of the measures that add up over instances "
-        f"({', '.join(MEASURES)})"
-    )
+    measure, rows = _measure(dataset, groups, scores)
+    units = Units(measure, np.asarray(rows, dtype=np.float64))
+    if abs(units.score - scores["value"]) > TOLERANCE:
+        raise BiosmithError(
+            f"{dataset.about.name}: {dataset.about.metric} is {scores['value']}, but its instances add up to "
+            f"{units.score} ({measure}); valid measures: {', '.join(MEASURES)}"
+        )
+    return units
 
 
 def unit_members(instances: Sequence[Any]) -> list[list[int]]:
@@ -148,26 +147,23 @@ def unit_members(instances: Sequence[Any]) -> list[list[int]]:
     return list(members.values())
 
 
-def _candidates(
+def _measure(
     dataset: Dataset, groups: Sequence[tuple[list[Any], list[Any]]], scores: Mapping[str, Any]
-) -> Iterator[tuple[str, list[list[float]]]]:
+) -> tuple[str, list[list[float]]]:
+    """The measure of a dataset's metric, and the row of each unit."""
     if "pearson" in scores:
         pairs = [(float(i.label), float(p)) for unit in groups for i, p in zip(*unit, strict=True)]
-        yield "pearson", [[1, x, y, x * x, y * y, x * y] for x, y in _centred(pairs)]
-        return
+        return "pearson", [[1, x, y, x * x, y * y, x * y] for x, y in _centred(pairs)]
     alone = [dataset.score(*unit) for unit in groups]
+    if "macro" in dataset.about.metric:
+        key = "types" if "types" in scores else "labels"
+        negative = getattr(dataset, "negative", None)
+        classes = [c for c in getattr(dataset, "labels", ()) or scores[key] if c != negative]
+        by_class = _counts_by_class(dataset, groups, alone, key, classes)
+        return "macro_f1", [[n for c in classes for n in counts[c]] for counts in by_class]
     if all("found" in s for s in alone):
-        yield "micro_f1", [_counts(s) for s in alone]
-    for key in ("types", "labels"):
-        if isinstance(named := scores.get(key), Mapping):
-            known = list(dict.fromkeys([*getattr(dataset, "labels", ()), *named]))
-            by_class = _counts_by_class(dataset, groups, alone, key, known)
-            # A negative class belongs to the labels but not to a macro average over the others.
-            for classes in _subsets(known):
-                yield "macro_f1", [[n for c in classes for n in counts[c]] for counts in by_class]
-            for name in named:
-                yield "micro_f1", [counts[name] for counts in by_class]
-    yield "mean", [[s["value"] * len(unit[1]), len(unit[1])] for s, unit in zip(alone, groups, strict=True)]
+        return "micro_f1", [_counts(s) for s in alone]
+    return "mean", [[s["value"] * len(unit[1]), len(unit[1])] for s, unit in zip(alone, groups, strict=True)]
 
 
 def _counts_by_class(
@@ -203,11 +199,6 @@ def _counts_by_class(
             }
         )
     return rows
-
-
-def _subsets(names: list[str]) -> list[list[str]]:
-    """All names, then all but one."""
-    return [names, *([n for n in names if n != left] for left in names if len(names) > 1)]
 
 
 def _counts(scores: Mapping[str, Any]) -> list[float]:

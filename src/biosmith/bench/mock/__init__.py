@@ -59,7 +59,7 @@ def _question(cells: dict[str, str]) -> Instance:
 
 _DATASETS: tuple[Any, ...] = (
     Tagging(_about("ner", "ner", "entity_f1", "mentions")),
-    Tagging(_about("pico", "pico", "macro_f1", "words"), by_words=True),
+    Tagging(_about("pico", "pico", "word_f1_macro", "words"), by_words=True),
     Classes(
         _about("relations", "relations", "micro_f1"),
         ("id", "sentence", "label"),

@@ -1,0 +1,211 @@
+"""What the site shows, gathered from results folders and submissions: plain values for the templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from biosmith.bench.leaderboard.anchors import ANCHORS
+from biosmith.bench.results import ModelResults, TaskResults, group_scores, load_results
+from biosmith.bench.submission import opened
+from biosmith.bench.suites import SUITES, Suite, find_suite
+from biosmith.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A score in percent.
+
+    Attributes:
+        value: the mean over seeds, or what was reported.
+        sd, low, high: spread over seeds, and the 95 % interval over test instances; None of a reported one.
+        seeds: how many.
+        other: why it cannot be compared; "" if it can.
+        best: whether it is the best measured one of its column.
+    """
+
+    value: float
+    sd: float | None = None
+    low: float | None = None
+    high: float | None = None
+    seeds: int = 0
+    other: str = ""
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table: a model.
+
+    Attributes:
+        model: its name.
+        measured: or reported by a paper.
+        source: of a reported one.
+        score: of the suite; None where datasets are missing.
+        groups, cells: group -> score in percent; dataset -> cell.
+        parameters, speed: in millions; test instances a second over all datasets.
+        device: that it ran on.
+        protocol: grid of its settings.
+    """
+
+    model: str
+    measured: bool
+    source: str
+    score: float | None
+    groups: Mapping[str, float]
+    cells: Mapping[str, Cell]
+    parameters: float | None = None
+    speed: float | None = None
+    device: str = ""
+    protocol: str = ""
+
+
+@dataclass(frozen=True)
+class Board:
+    """One suite: its measured rows, and the reported ones."""
+
+    suite: Suite
+    measured: tuple[Line, ...]
+    reported: tuple[Line, ...]
+
+    @property
+    def datasets(self) -> list[str]:
+        """All datasets, in order."""
+        return [name for names in self.suite.groups.values() for name in names]
+
+
+@contextmanager
+def gathered(results: Sequence[Path]) -> Iterator[tuple[list[ModelResults], str]]:
+    """The models of results folders and submissions, each with a name of its own, and the first suite.
+
+    Raises:
+        UsageError: there are none, or one is no results folder and no submission.
+    """
+    with ExitStack() as stack:
+        models: list[ModelResults] = []
+        suite = ""
+        for path in results:
+            folder, differences = stack.enter_context(opened(path))
+            if differences:
+                raise UsageError(f"{path} is not what was packed: {differences[0]}")
+            loaded = load_results(folder)
+            suite = suite or loaded.suite
+            for model in loaded.models:
+                taken = {m.model.name for m in models}
+                name = model.model.name
+                if name in taken:
+                    name = (
+                        f"{name} ({path.stem})"
+                        if f"{name} ({path.stem})" not in taken
+                        else f"{name} ({path})"
+                    )
+                models.append(replace(model, model=replace(model.model, name=name)))
+        if not models:
+            raise UsageError("no results were given")
+        yield models, suite
+
+
+def make_boards(models: Sequence[ModelResults], first: str) -> list[Board]:
+    """A board for each suite with anything measured; the suite that was run comes first."""
+    names = dict.fromkeys([first, *SUITES, "mock"])
+    boards = []
+    for name in names:
+        if name not in SUITES and name != "mock":
+            continue  # ablations are no suite of datasets
+        suite = find_suite(name)
+        measured = [line for model in models if (line := _measured(model, suite)).cells]
+        if measured:
+            boards.append(
+                Board(suite, tuple(_mark_best(_by_score(measured))), tuple(_by_score(_reported(suite))))
+            )
+    return boards
+
+
+def _measured(model: ModelResults, suite: Suite) -> Line:
+    tasks = model.of_suite(suite)
+    means = {name: task.summary(suite).mean for name, task in tasks.items()}
+    groups, score, _ = group_scores(suite, means)
+    runs = [run for task in tasks.values() for run in task.runs]
+    seconds = sum(run.predict_seconds for run in runs)
+    mark = model.model
+    return Line(
+        model=mark.name,
+        measured=True,
+        source="",
+        score=None if score is None else 100 * score,
+        groups={group: 100 * value for group, value in groups.items()},
+        cells={name: _cell(task, suite) for name, task in tasks.items()},
+        parameters=None if mark.parameters is None else mark.parameters / 1e6,
+        speed=sum(run.instances for run in runs) / seconds if seconds else None,
+        device=", ".join(sorted({run.device for run in runs})),
+        protocol=", ".join(sorted({str(task.chosen.get("grid", "")) for task in tasks.values()})),
+    )
+
+
+def _cell(task: TaskResults, suite: Suite) -> Cell:
+    summary = task.summary(suite)
+    other = task.runs[0].dataset in suite.values
+    low, high = (None, None) if other else task.interval()
+    return Cell(
+        100 * summary.mean,
+        None if summary.sd is None else 100 * summary.sd,
+        None if low is None else 100 * low,
+        None if high is None else 100 * high,
+        len(task.runs),
+    )
+
+
+def _reported(suite: Suite) -> list[Line]:
+    names = [name for members in suite.groups.values() for name in members]
+    lines = []
+    for anchor in ANCHORS:
+        cells = {
+            name: Cell(anchor.scores[name], other=anchor.others.get(name, ""))
+            for name in names
+            if name in anchor.scores
+        }
+        if not cells:
+            continue
+        fair = {name: cell.value / 100 for name, cell in cells.items() if not cell.other}
+        groups, score, _ = group_scores(suite, fair)
+        if suite.name == "blurb" and anchor.blurb is not None:
+            score = anchor.blurb / 100
+        lines.append(
+            Line(
+                anchor.model,
+                False,
+                anchor.source,
+                None if score is None else 100 * score,
+                {group: 100 * value for group, value in groups.items()},
+                cells,
+            )
+        )
+    return lines
+
+
+def _by_score(lines: Sequence[Line]) -> list[Line]:
+    """Best first; those without the suite's score after them, by how many datasets they have and their mean."""
+
+    def key(line: Line) -> tuple[bool, int, float]:
+        values = [cell.value for cell in line.cells.values()]
+        if line.score is not None:
+            return False, 0, -line.score
+        return True, -len(values), -sum(values) / len(values)
+
+    return sorted(lines, key=key)
+
+
+def _mark_best(lines: Sequence[Line]) -> list[Line]:
+    best: dict[str, float] = {}
+    for line in lines:
+        for name, cell in line.cells.items():
+            best[name] = max(cell.value, best.get(name, cell.value))
+    return [
+        replace(
+            line,
+            cells={n: replace(c, best=len(lines) > 1 and c.value == best[n]) for n, c in line.cells.items()},
+        )
+        for line in lines
+    ]
