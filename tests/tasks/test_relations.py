@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from biosmith.errors import BadInput, UsageError
+from biosmith.rejects import Rejects
 from biosmith.tasks.inputs import InputTransform
-from biosmith.tasks.instances import Entity, Instance
+from biosmith.tasks.instances import Entity, Instance, read_table, with_entities
 from biosmith.tasks.relations import Presented, dummify, mark, present
 from biosmith.tasks.settings import RelationSettings
 from biosmith.tasks.texts import piece_range, relation_examples
@@ -94,6 +96,49 @@ def test_a_prepared_file_gives_its_dummies_and_refuses_what_it_cannot() -> None:
             UsageError, match=r"train\.tsv has dummies in its texts already.*take text=dummies"
         ):
             present(prepared, RelationSettings(text=text))  # type: ignore[arg-type]
+
+
+def test_the_texts_beside_a_prepared_file_allow_every_form(tmp_path: Path) -> None:
+    rows = [("1.T1.T2", "@CHEMICAL$ inhibits @GENE$", "x"), ("1.T1.T3", "the @CHEM-GENE$ gene", "x")]
+    (tmp_path / "train.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
+    def read() -> list[Instance]:
+        table = read_table(
+            tmp_path / "train.tsv",
+            ("id", "text", "label"),
+            lambda c: Instance(**c),
+            Rejects(strict=True),
+            header=False,
+        )
+        return list(with_entities(tmp_path / "train.tsv", table))
+
+    assert all(not instance.entities for instance in read())
+    lines = [
+        {
+            "id": "1.T1.T2",
+            "text": "aspirin inhibits COX-1",
+            "entities": [[0, 7, "CHEMICAL"], [17, 22, "GENE"]],
+        },
+        {
+            "id": "1.T1.T3",
+            "text": "the aspirin esterase gene",
+            "entities": [[4, 11, "CHEMICAL"], [4, 20, "GENE"]],
+        },
+    ]
+    beside = tmp_path / "train.entities.jsonl"
+    beside.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    first, second = read()
+    # Dummies are those of the prepared file, to the letter.
+    assert present(second, RelationSettings()).text == "the @CHEM-GENE$ gene"
+    assert present(first, RelationSettings(text="markers")).text == "<< aspirin >> inhibits [[ COX-1 ]]"
+    original = present(second, RelationSettings(text="original"))
+    assert parts(original)[:2] == ["aspirin", "aspirin esterase"]
+    beside.write_text(json.dumps(lines[0]) + "\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"has no line for an instance of train\.tsv.*1\.T1\.T3"):
+        read()
+    beside.write_text("{}\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"train\.entities\.jsonl, line 1"):
+        read()
 
 
 def test_a_marked_file_gives_its_markers_and_refuses_dummies() -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from biosmith.bench.dataset import About, Mistake, find_file, find_folder, missing_split, no_instances
 from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
-from biosmith.tasks.instances import BadRow, Instance, read_table
+from biosmith.tasks.instances import BadRow, Instance, read_table, with_entities
 from biosmith.tasks.labels import OUTSIDE, read_spans, split_tag
 from biosmith.tasks.metrics.classification import (
     accuracy,
@@ -146,7 +146,7 @@ class Table:
 
     def read(self, path: Path, split: str, rejects: Rejects) -> Iterator[Instance]:
         """The instances of a file; bad records go to `rejects`."""
-        yield from read_table(path, self.columns, self.make, rejects, header=self.header)
+        yield from with_entities(path, read_table(path, self.columns, self.make, rejects, header=self.header))
 
     def count(self, instances: Sequence[Instance]) -> dict[str, int]:
         """Rows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import NamedTuple
 from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
 from biosmith.text import files
+
+ENTITIES = ".entities.jsonl"
 
 Label = str | float | tuple[str, ...]
 
@@ -33,8 +36,8 @@ class Instance:
         label: a class, a number, or the classes of a text that may have several.
         group: what it is scored with: the abstract of a sentence; "" where each instance is scored alone.
         file, line: where it stands.
-        entities: the two mentions of a relation in `text`; empty where the file has the text already dummified or
-            marked.
+        entities: the two mentions of a relation; empty where only a dummified or marked text is at hand.
+        original: the text that `entities` stand in, where `text` is a dummified one; "" where it is `text` itself.
     """
 
     id: str
@@ -45,6 +48,7 @@ class Instance:
     file: str = ""
     line: int | str = 0
     entities: tuple[Entity, ...] = ()
+    original: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +132,44 @@ def read_table(
             raise BadInput(path, f"is not UTF-8: {error.reason}", record=f"line {number}") from error
         except files.BROKEN as error:
             raise BadInput(path, f"is damaged: {error}", record=f"after line {number}") from error
+
+
+def with_entities(path: Path, instances: Iterator[Instance]) -> Iterator[Instance]:
+    """Relations of a prepared file with the texts that they were made from, if these lie beside it.
+
+    They are in `train.entities.jsonl` beside `train.tsv`, as `biosmith data prepare` writes it: an object a line with id,
+    text and entities. Without such a file the instances stay as they are.
+
+    Raises:
+        BadInput: a line cannot be read, or an instance has none.
+    """
+    stem = files.strip_compression(path.name).rpartition(".")[0]
+    beside = next(
+        (f for c in ("", *files.COMPRESSED) if (f := path.with_name(stem + ENTITIES + c)).is_file()), None
+    )
+    if beside is None:
+        yield from instances
+        return
+    known = _read_entities(beside)
+    for instance in instances:
+        if instance.id not in known:
+            raise BadInput(beside, f"has no line for an instance of {path.name}", value=instance.id)
+        text, entities = known[instance.id]
+        yield dataclasses.replace(instance, original=text, entities=entities)
+
+
+def _read_entities(path: Path) -> dict[str, tuple[str, tuple[Entity, ...]]]:
+    found = {}
+    number = 0
+    with files.open_decompressed(path) as stream:
+        try:
+            for line in stream:
+                number += 1
+                record = json.loads(line)
+                entities = tuple(Entity(int(a), int(b), str(type)) for a, b, type in record["entities"])
+                found[str(record["id"])] = (str(record["text"]), entities)
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadInput(path, f"is not a line of entities: {error!r}", record=f"line {number}") from error
+        except files.BROKEN as error:
+            raise BadInput(path, f"is damaged: {error}", record=f"after line {number}") from error
+    return found

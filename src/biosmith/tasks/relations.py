@@ -38,15 +38,17 @@ def present(instance: Instance, settings: RelationSettings) -> Presented:
         UsageError: the file is dummified or marked already, and the settings ask for another form.
         BadInput: the instance has neither two entities nor dummies or markers, or entities outside its text.
     """
-    if not instance.entities:
+    is_prepared = bool(instance.original) and settings.text == "dummies"
+    if not instance.entities or is_prepared:
         return _prepared(instance, settings)
-    first, second = _two_entities(instance)
+    text = instance.original or instance.text
+    first, second = _two_entities(instance, text)
     if settings.text == "original":
         places = (first.start, first.end), (second.start, second.end)
-        return Presented(instance.text, places, places)
+        return Presented(text, places, places)
     if settings.text == "dummies":
-        return dummify(instance.text, first, second, settings.dummy)
-    return mark(instance.text, first, second, settings.markers)
+        return dummify(text, first, second, settings.dummy)
+    return mark(text, first, second, settings.markers)
 
 
 def dummify(text: str, first: Entity, second: Entity, dummy: str = "@{type}$") -> Presented:
@@ -97,11 +99,11 @@ def mark(text: str, first: Entity, second: Entity, markers: Sequence[str]) -> Pr
     return Presented(made + text[at:], (mentions[0], mentions[1]), (opened[0], opened[1]))
 
 
-def _two_entities(instance: Instance) -> tuple[Entity, Entity]:
+def _two_entities(instance: Instance, text: str) -> tuple[Entity, Entity]:
     if len(instance.entities) != 2:
         raise _bad(instance, f"two entities are expected, not {len(instance.entities)}")
     for entity in instance.entities:
-        if not 0 <= entity.start < entity.end <= len(instance.text):
+        if not 0 <= entity.start < entity.end <= len(text):
             raise _bad(instance, f"the entity {tuple(entity)} does not lie in the text")
     return instance.entities[0], instance.entities[1]
 
@@ -115,7 +117,7 @@ def _prepared(instance: Instance, settings: RelationSettings) -> Presented:
         raise UsageError(
             f"{instance.file or 'the data'} has {form} in its texts already, and the mentions cannot be had from them: "
             f"text={settings.text} is not possible; take text={form}, or make instances with entities from the raw "
-            "corpus"
+            "corpus (biosmith data prepare)"
         )
     if marked is not None:
         return marked

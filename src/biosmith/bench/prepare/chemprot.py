@@ -16,9 +16,10 @@ from pathlib import Path
 from biosmith.artefact import folder_by_rename
 from biosmith.bench.dataset import find_file
 from biosmith.bench.prepare import punkt
-from biosmith.bench.prepare.marking import Span, mark, write_rows
+from biosmith.bench.prepare.marking import Pair, Span, mark, write_entities, write_rows
 from biosmith.errors import BadInput, UsageError, shorten
 from biosmith.rejects import Rejects
+from biosmith.tasks.instances import ENTITIES
 from biosmith.text import files
 
 # split -> (folder, start of the file names, end of the file names but that of the evaluated relations)
@@ -94,6 +95,7 @@ def prepare(
         for split, (part, start, end) in PARTS.items():
             rows = list(_pairs(folder / part, start, end, collected))
             (temporary / f"{split}.tsv").write_bytes(write_rows(rows))
+            (temporary / f"{split}{ENTITIES}").write_bytes(write_entities(rows))
             counts[split] = len(rows)
     return counts
 
@@ -106,7 +108,7 @@ def _find_corpus(raw: Path) -> Path:
     raise UsageError(f"{raw} is not the ChemProt corpus; expected a folder with {parts}")
 
 
-def _pairs(folder: Path, start: str, end: str, faults: Rejects) -> Iterator[tuple[str, str, str]]:
+def _pairs(folder: Path, start: str, end: str, faults: Rejects) -> Iterator[Pair]:
     texts = {}
     for _, line, (id, title, abstract) in _rows(folder, f"{start}_abstracts{end}.tsv", 3):
         texts[id] = (title, abstract, line)
@@ -143,13 +145,11 @@ def _pairs(folder: Path, start: str, end: str, faults: Rejects) -> Iterator[tupl
                         yield _row(id, sentence, offset + a, chemical_entity, gene_entity, label)
 
 
-def _row(
-    id: str, sentence: str, start: int, chemical: _Entity, gene: _Entity, label: str
-) -> tuple[str, str, str]:
+def _row(id: str, sentence: str, start: int, chemical: _Entity, gene: _Entity, label: str) -> Pair:
     first, second = (chemical, gene) if chemical.span[0] < gene.span[0] else (gene, chemical)
-    spans = [(e.span[0] - start, e.span[1] - start) for e in (chemical, gene)]
-    marked = mark(sentence, spans[0], spans[1], ("@CHEMICAL$", "@GENE$"), "@CHEM-GENE$")
-    return f"{id}.{first.id}.{second.id}", marked, label
+    a, b = ((e.span[0] - start, e.span[1] - start) for e in (chemical, gene))
+    marked = mark(sentence, a, b, ("@CHEMICAL$", "@GENE$"), "@CHEM-GENE$")
+    return Pair(f"{id}.{first.id}.{second.id}", marked, label, sentence, ((*a, "CHEMICAL"), (*b, "GENE")))
 
 
 def _rows(folder: Path, name: str, columns: int) -> Iterator[tuple[Path, str, list[str]]]:
