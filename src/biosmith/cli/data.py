@@ -46,10 +46,11 @@ def prepare(
         biosmith data prepare chemprot --raw ChemProt_Corpus --out chemprot
 
     Args:
-        dataset: chemprot or ddi.
-        raw: the corpus as its authors release it: a folder, or (DDI) the archive.
+        dataset: chemprot, ddi or hoc.
+        raw: the corpus as its authors release it: a folder, or (DDI, HoC) the archive.
         out: the folder to make, with train.tsv, dev.tsv and test.tsv.
-        splits: DDI: the folder with train_files.tsv, dev_files.tsv and test_files.tsv; looked for beside the corpus.
+        splits: DDI, HoC: the folder with the lists of each split (train_files.tsv, ... or train_pmid.tsv, ...); looked for
+            beside the corpus.
     """
     from biosmith.bench.prepare import prepare as make
 

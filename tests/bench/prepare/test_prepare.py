@@ -19,7 +19,11 @@ from biosmith.text.files import open_decompressed
 
 @pytest.mark.parametrize(
     ("name", "raw", "prepared"),
-    [("chemprot", "chemprot", "chemprot/blurb"), ("ddi", "ddi/DDIextraction_2013.tar.gz", "ddi/blurb")],
+    [
+        ("chemprot", "chemprot", "chemprot/blurb"),
+        ("ddi", "ddi/DDIextraction_2013.tar.gz", "ddi/blurb"),
+        ("hoc", "hoc/Hallmarks-of-Cancer.tar.gz", "hoc"),
+    ],
 )
 def test_instances_equal_the_prepared_files_byte_for_byte(
     shared_data: Path, tmp_path: Path, name: str, raw: str, prepared: str
@@ -32,7 +36,7 @@ def test_instances_equal_the_prepared_files_byte_for_byte(
             expected = stream.read()
         made = (tmp_path / "out" / f"{split}.tsv").read_bytes()
         assert made == expected
-        assert counts[split] == expected.count(b"\n")
+        assert counts[split] == expected.count(b"\n") - expected.startswith(b"labels\t")
 
 
 def test_mentions_become_markers_and_overlapping_ones_their_union() -> None:
@@ -93,8 +97,8 @@ def test_ddi_pairs_keep_their_offsets_and_line_ends_become_spaces(tmp_path: Path
 
 
 def test_what_cannot_be_prepared_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="valid: chemprot, ddi"):
-        prepare("hoc", tmp_path, tmp_path / "out")
+    with pytest.raises(UsageError, match="valid: chemprot, ddi, hoc"):
+        prepare("gad", tmp_path, tmp_path / "out")
     with pytest.raises(UsageError, match="is not the ChemProt corpus"):
         prepare("chemprot", tmp_path, tmp_path / "out")
     with pytest.raises(UsageError, match="no lists of the files"):
@@ -175,3 +179,36 @@ def test_a_small_corpus_becomes_one_instance(tmp_path: Path) -> None:
     assert counts == {"train": 1, "dev": 1, "test": 1}
     made = (tmp_path / "out" / "test.tsv").read_text(encoding="utf-8")
     assert made == "1.T1.T2\t@CHEMICAL$ inhibits @GENE$.\tCPR:4\n"
+
+
+def test_hallmarks_are_read_from_segments(tmp_path: Path) -> None:
+    # The second sentence has two hallmarks, one with a finer label after it; NULL is none.
+    write_hoc(tmp_path, "< < Cellular energetics--Glycolysis ANDInducing angiogenesis<NULL< ", "a\nb\nc\nd\n")
+    assert prepare("hoc", tmp_path, tmp_path / "out") == {"train": 4, "dev": 4, "test": 4}
+    rows = (tmp_path / "out" / "dev.tsv").read_text(encoding="utf-8").splitlines()
+    assert rows[2] == "0_0,1_0,2_1,3_0,4_0,5_0,6_1,7_0,8_0,9_0\tb\t7_s1"
+    assert all("_1" not in rows[i].split("\t")[0] for i in (1, 3, 4))
+
+
+def write_hoc(folder: Path, labels: str, text: str) -> None:
+    for name, content in (("labels/7.txt", labels), ("text/7.txt", text)):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
+    for split in ("train", "dev", "test"):
+        (folder / f"{split}_pmid.tsv").write_text("7.txt", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ("< ", r"labels/7\.txt: labels 1 sentences, text/7\.txt has 2"),
+        (
+            "< <Being ill",
+            r"labels/7\.txt, sentence 2: is not a hallmark \(found 'Being ill'\); valid: Activating",
+        ),
+    ],
+)
+def test_labels_that_do_not_fit_the_text_are_named(tmp_path: Path, labels: str, message: str) -> None:
+    write_hoc(tmp_path, labels, "a\nb\n")
+    with pytest.raises(BadInput, match=message):
+        prepare("hoc", tmp_path, tmp_path / "out")

@@ -32,7 +32,10 @@ DATASET = Documents(
         folders=("hoc", "HoC"),
         citation="Baker et al. (2016), Hallmarks of Cancer",
         licence="GPL-3.0",
-        source="Get the corpus from sb895/Hallmarks-of-Cancer on GitHub; BLURB's split is in its preprocessing scripts.",
+        source=(
+            "Get the corpus from sb895/Hallmarks-of-Cancer on GitHub and BLURB's lists of each split from its "
+            "preprocessing scripts, and make the instances: biosmith data prepare hoc."
+        ),
         paper={"train": Paper(1295), "dev": Paper(186), "test": Paper(371)},
     ),
     columns=("labels", "sentence", "index"),

@@ -13,6 +13,7 @@ from biosmith.rejects import Rejects
 PREPARED: dict[str, str] = {
     "chemprot": "chemprot",
     "ddi": "ddi",
+    "hoc": "hoc",
 }
 
 
@@ -22,10 +23,10 @@ def prepare(
     """Write the instances of a dataset from its raw corpus.
 
     Args:
-        name: chemprot or ddi.
+        name: chemprot, ddi or hoc.
         raw: the corpus as its authors release it: a folder, or the archive.
         out: the folder to make, with train.tsv, dev.tsv and test.tsv.
-        splits: for DDI, the folder with the lists of files of each split; found beside `raw` if not given.
+        splits: for DDI and HoC, the folder with the lists of files of each split; found beside `raw` if not given.
         faults: receives what is wrong with the corpus and was taken as it is, for BLURB took it so.
 
     Returns:
