@@ -100,6 +100,8 @@ def _stream(
     cores = int(ray.cluster_resources().get("CPU", 1))
     actors = options.workers if options.workers > 1 else max(1, cores)
     cards = 1 if options.device.startswith("cuda") else 0
+    if options.link is not None:
+        options = replace(options, link=options.link.absolute())
     attempts = ray.remote(_Attempts).options(num_cpus=0, max_restarts=-1).remote()
     given = [
         {"unit": pickle.dumps(_absolute(unit)), "skip": skip, "shown": pickle.dumps(unit)}

@@ -18,6 +18,7 @@ def serve(
     token_file: Path | None = None,
     engine: str = "auto",
     device: str = "auto",
+    link: Path | None = None,
     body_mb: float = 8.0,
     documents: int = 1000,
     seconds: float = 60.0,
@@ -40,6 +41,7 @@ def serve(
         token_file: a file that holds the token.
         engine: what runs the models; auto picks by what the machine has.
         device: auto, cpu, cuda, ...
+        link: a TSV or OBO file whose identifiers mentions get, as of annotate.
         body_mb: megabytes that one request may have.
         documents: that one request may hold.
         seconds: that one request may take.
@@ -70,6 +72,7 @@ def serve(
             token=token,
             engine=engine,
             device=device,
+            link=link,
             limits=limits,
         )
     return Report({"documents": done}, f"{done:,} documents annotated")

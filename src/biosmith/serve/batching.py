@@ -160,6 +160,8 @@ class Batcher:
         except Exception as error:
             log.exception("a batch of %d documents could not be annotated", len(batch))
             reason = f"{type(error).__name__}: {error}"
+        with self._changed:
+            self._characters -= sum(len(document.text) for _, _, document in batch)
         reasons = {item["record"]: item["reason"] for item in rejects.items}
         for name, (request, index, document) in named.items():
             annotated = done.get(name)
@@ -170,8 +172,6 @@ class Batcher:
             request.left -= 1
             if not request.left:
                 _hand_back(request, [r for r in request.results if r is not None])
-        with self._changed:
-            self._characters -= sum(len(document.text) for _, _, document in batch)
 
 
 def _hand_back(request: _Request, results: list[Result]) -> None:

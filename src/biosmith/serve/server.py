@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -19,7 +22,26 @@ from biosmith.serve.protocol import with_deadline
 from biosmith.serve.settings import Limits
 
 
-def serve(
+@dataclass(frozen=True)
+class Service:
+    """A service that listens already and answers when `run` is called."""
+
+    server: uvicorn.Server
+    listening: socket.socket
+    batcher: Batcher
+
+    @property
+    def url(self) -> str:
+        """Where it is found."""
+        host, port = self.listening.getsockname()[:2]
+        return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+    def run(self) -> None:
+        """Answer until the process is told to end (Ctrl-C, SIGTERM) or `server.should_exit` is set."""
+        self.server.run(sockets=[self.listening])
+
+
+def open_service(
     models: Sequence[str | os.PathLike[str]],
     *,
     leaderboard: Path | None = None,
@@ -28,20 +50,18 @@ def serve(
     token: str | None = None,
     engine: str = "auto",
     device: str = "auto",
+    link: Path | None = None,
     limits: Limits | None = None,
-) -> int:
-    """Serve until the process is told to end (Ctrl-C, SIGTERM).
+) -> Service:
+    """Load the models and begin to listen.
 
     Args:
         models: folders of tuned models, their weights in safetensors.
         leaderboard: folder of a static site to show beside the page.
         host, port: where to listen; port 0 takes a free one.
         token: that requests must bear.
-        engine, device: as of `biosmith.load`.
+        engine, device, link: as of `biosmith.load`.
         limits: what one request may hold, and how much is done at once.
-
-    Returns:
-        How many documents were annotated.
 
     Raises:
         UsageError: a model is missing or not safe to load, or the leaderboard is no site.
@@ -55,12 +75,15 @@ def serve(
         raise UsageError(f"{leaderboard} has no index.html; make the site with biosmith bench leaderboard")
     if token is not None and (not token or not token.isascii() or not token.isprintable()):
         raise UsageError("the token must be of printable ASCII characters")
-    batcher = Batcher(load(folders, engine=engine, device=device), limits.waiting_characters)
+    listening = _listen(host, port)
+    try:
+        batcher = Batcher(load(folders, engine=engine, device=device, link=link), limits.waiting_characters)
+    except BaseException:
+        listening.close()
+        raise
     app = make_app(batcher, describe(folders), limits=limits, token=token, leaderboard=leaderboard)
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
         http=with_deadline(limits.header_seconds),
         ws="none",
         limit_concurrency=limits.connections,
@@ -71,17 +94,39 @@ def serve(
         access_log=False,
         server_header=False,
     )
+    return Service(uvicorn.Server(config), listening, batcher)
+
+
+def _listen(host: str, port: int) -> socket.socket:
     try:
-        listening = config.bind_socket()
-    except SystemExit as error:  # uvicorn logs the reason and leaves
-        batcher.close()
-        raise BiosmithError(f"cannot listen on {host}:{port}; is it in use?") from error
-    address = listening.getsockname()
-    shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-    say(
-        f"biosmith serves {', '.join(f.resolve().name for f in folders)} at http://{shown}:{address[1]}/ (Ctrl-C ends it)"
-    )
-    if token is None and not ipaddress.ip_address(address[0]).is_loopback:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"cannot listen on {host}:{port}: {error}") from error
+    try:
+        if os.name != "nt":  # there it would let two services share a port
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(1024)
+    except OSError as error:
+        listening.close()
+        raise BiosmithError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return listening
+
+
+def serve(models: Sequence[str | os.PathLike[str]], **options: Any) -> int:
+    """Serve until the process is told to end; arguments and errors as of `open_service`.
+
+    Returns:
+        How many documents were annotated.
+    """
+    service = open_service(models, **options)
+    names = ", ".join(Path(model).resolve().name for model in models)
+    say(f"biosmith serves {names} at {service.url} (Ctrl-C ends it)")
+    host = service.listening.getsockname()[0]
+    if options.get("token") is None and not ipaddress.ip_address(host).is_loopback:
         say("Everybody who reaches this machine can use it; --token would ask for one")
-    uvicorn.Server(config).run(sockets=[listening])
-    return batcher.nlp.counts.documents
+    service.run()
+    return service.batcher.nlp.counts.documents

@@ -215,31 +215,37 @@
       const mark = article.querySelector(`mark[data-m="${m}"][data-first]`);
       if (!mark || mark.classList.contains("off")) return null;
       const r = mark.getClientRects()[0];
-      return { x: r.left - box.left + Math.min(r.width, 90) / 2, y: r.top - box.top };
+      return { x: r.left - box.left + Math.min(r.width, 90) / 2, top: r.top - box.top, bottom: r.bottom - box.top };
     };
     const lanes = [];
     document_.relations.forEach((relation, r) => {
       const found = sides(document_, relation).filter(s => s.m >= 0), [a, b] = [found[0], found[1]].map(s => s && place(s.m));
       if (!a || !b) return;
       const group = draw("g", { "data-r": r, "data-m": found.map(s => s.m).join(" ") });
-      group.style.setProperty("--h", hueOf_relation(relation.type));
-      const line = Math.min(a.y, b.y), left = Math.min(a.x, b.x), right = Math.max(a.x, b.x);
-      // Wires of one line that would lie over each other rise by a lane each.
+      group.style.setProperty("--h", hueOfRelation(relation.type));
+      // Wires run in the gap above a line, those of one gap that would lie over each other each in a lane of their own:
+      // within a line from top to top, else from under the upper mention to the top of the lower one.
+      const oneLine = Math.abs(a.top - b.top) < 12, upper = a.top <= b.top ? a : b, lower = upper === a ? b : a;
+      const line = Math.max(a.top, b.top), left = Math.min(a.x, b.x), right = Math.max(a.x, b.x);
       let lane = 0;
-      while (lanes.some(l => l.lane === lane && Math.abs(l.line - line) < 8 && l.left < right + 6 && l.right > left - 6)) lane++;
+      while (lanes.some(l => l.lane === lane && Math.abs(l.line - line) < 12 && l.left < right + 8 && l.right > left - 8)) lane++;
       lanes.push({ lane, line, left, right });
-      const top = line - 13 - 9 * Math.min(lane, 3), bend = Math.min(10, Math.max(2, (right - left) / 4)), way = a.x < b.x ? 1 : -1;
-      const path = Math.abs(a.x - b.x) < 4 ? `M${a.x},${a.y} V${b.y}` :
-        `M${a.x},${a.y} V${top + bend} Q${a.x},${top} ${a.x + way * bend},${top} H${b.x - way * bend} Q${b.x},${top} ${b.x},${top + bend} V${b.y - 4}`;
-      group.append(draw("path", { d: path }), draw("path", { class: "head", d: `M${b.x},${b.y} l-3.6,-6.5 h7.2 z` }));
+      const y = line - 11 - 9 * Math.min(lane, 2), bend = Math.min(8, (right - left) / 2), way = upper.x < lower.x ? 1 : -1;
+      const start = oneLine ? `M${upper.x},${upper.top} V${y + bend} Q${upper.x},${y}` : `M${upper.x},${upper.bottom} V${y - bend} Q${upper.x},${y}`;
+      const path = right - left < 2 ? `M${upper.x},${oneLine ? upper.top : upper.bottom} V${lower.top}` :
+        `${start} ${upper.x + way * bend},${y} H${lower.x - way * bend} Q${lower.x},${y} ${lower.x},${y + bend} V${lower.top}`;
+      const head = b === lower || oneLine ? `M${b.x},${b.top} l-3.6,-6.5 h7.2 z` : `M${b.x},${b.bottom} l-3.6,6.5 h7.2 z`;
+      group.append(draw("path", { d: path }), draw("path", { class: "head", d: head }));
+      const top = y;
       const label = draw("text", { x: (a.x + b.x) / 2, y: top + 3.5 });
       label.textContent = shorten(relation.type);
-      if (right - left > 24) group.append(label);
+      if (right - left <= 24) { label.setAttribute("x", right + 8); label.style.textAnchor = "start"; }
+      group.append(label);
       svg.append(group);
     });
   };
   const relationHues = new Map();
-  const hueOf_relation = type => relationHues.get(type) ?? relationHues.set(type, FREE[relationHues.size % FREE.length]).get(type);
+  const hueOfRelation = type => relationHues.get(type) ?? relationHues.set(type, FREE[relationHues.size % FREE.length]).get(type);
   const wireAll = () => document.querySelectorAll(".doc").forEach(wire);
 
   // ---------------------------------------------------------------- what is shown

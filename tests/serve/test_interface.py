@@ -1,0 +1,214 @@
+"""The REST interface: what is asked is answered, and what is wrong is refused with a reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+import biosmith
+
+TEXT = "Patients with anemia were given heparin."
+FOUND = [(14, 20, "anemia", "Disease"), (32, 39, "heparin", "Chemical")]
+EXAMPLES = Path(__file__).parents[2] / "examples" / "data"
+
+
+def found(document: dict) -> list[tuple[int, int, str, str]]:
+    assert all(document["text"][m["start"] : m["end"]] == m["text"] for m in document["mentions"])
+    return [(m["start"], m["end"], m["text"], m["type"]) for m in document["mentions"]]
+
+
+def test_a_text_is_annotated(client: httpx.Client) -> None:
+    answer = client.post("/v1/annotate", json={"text": TEXT})
+    assert answer.status_code == 200
+    (document,) = answer.json()["documents"]
+    assert found(document) == FOUND and all(0 < m["score"] <= 1 for m in document["mentions"])
+    assert answer.json()["failed"] == []
+
+
+def test_documents_come_back_in_order_with_their_ids_whatever_these_are(client: httpx.Client) -> None:
+    # Two documents of one id, and one without: the service must not tell documents apart by it.
+    documents = [
+        {"id": "a", "title": "Gout is rare.", "abstract": TEXT},
+        {"id": "a", "text": "No effect of aspirin was seen."},
+        {
+            "passages": [
+                {"text": "Gout is rare.", "kind": "title", "offset": 0},
+                {"text": "😀 Gout is rare.", "offset": 20},
+            ]
+        },
+        {"id": "e", "text": ""},
+    ]
+    answered = client.post("/v1/annotate", json={"documents": documents}).json()["documents"]
+    assert [d["id"] for d in answered] == ["a", "a", "3", "e"]
+    assert [[m[2] for m in found(d)] for d in answered] == [
+        ["Gout", "anemia", "heparin"], ["aspirin"], ["Gout", "Gout"], [],
+    ]  # fmt: skip
+    assert answered[2]["passages"][1]["offset"] == 20
+
+
+def test_offsets_count_code_points_not_utf_16_units(client: httpx.Client) -> None:
+    (document,) = client.post("/v1/annotate", json={"text": "😀😀 Gout is rare."}).json()["documents"]
+    assert (3, 7, "Gout") in [mention[:3] for mention in found(document)]
+
+
+@pytest.mark.parametrize("format", ["bioc-json", "bioc-xml", "pubtator", "jsonl", "conll", "html"])
+def test_answers_come_as_files_of_every_format(client: httpx.Client, tmp_path: Path, format: str) -> None:
+    answer = client.post(f"/v1/annotate?format={format}", json={"documents": [{"id": "7", "abstract": TEXT}]})
+    assert answer.status_code == 200 and "attachment" in answer.headers["content-disposition"]
+    name = answer.headers["content-disposition"].split('"')[1]
+    (tmp_path / name).write_bytes(answer.content)
+    if format == "html":
+        assert b"heparin" in answer.content
+        return
+    (document,) = biosmith.read(tmp_path / name)
+    assert [(m.text, m.type) for m in document.mentions] == [(text, type) for _, _, text, type in FOUND]
+
+
+@pytest.mark.parametrize("name", ["to-annotate.xml", "to-annotate.gold.pubtator", "jats/sample-article.nxml"])
+def test_files_are_recognised_by_their_content(client: httpx.Client, name: str) -> None:
+    content = (EXAMPLES / name).read_bytes()
+    answered = client.post("/v1/annotate/file", content=content).json()
+    assert [d["id"] for d in answered["documents"]] == [d.id for d in biosmith.read(EXAMPLES / name)]
+    assert sum(len(found(d)) for d in answered["documents"]) > 0
+
+
+def test_a_batch_answers_every_line_with_a_line(client: httpx.Client) -> None:
+    lines = [json.dumps({"id": str(i), "text": "Gout is rare. " * (i % 3)}) for i in range(150)]
+    lines[10], lines[70], lines[71] = "{broken", "[]", '{"id": "x"}'
+    answer = client.post("/v1/batch", content="\n".join(lines))
+    answered = [json.loads(line) for line in answer.text.splitlines()]
+    assert len(answered) == 150
+    assert [i for i, d in enumerate(answered) if "error" in d] == [10, 70, 71]
+    assert all(
+        d["id"] == str(i) and len(d["mentions"]) == i % 3
+        for i, d in enumerate(answered)
+        if i not in (10, 70, 71)
+    )
+
+
+def test_what_was_answered_can_be_converted(client: httpx.Client) -> None:
+    documents = client.post("/v1/annotate", json={"documents": [{"id": "7", "abstract": TEXT}]}).json()[
+        "documents"
+    ]
+    documents[0]["mentions"].pop()
+    answer = client.post("/v1/convert?format=pubtator", json={"documents": documents})
+    assert "7\t14\t20\tanemia\tDisease" in answer.text and "heparin\tChemical" not in answer.text
+
+
+def test_a_mention_that_is_not_in_its_text_is_not_converted(client: httpx.Client) -> None:
+    mention = {"start": 5, "end": 500, "text": "x", "type": "Disease", "score": None}
+    document = {"id": "7", "text": TEXT, "mentions": [mention]}
+    assert client.post("/v1/convert?format=pubtator", json={"documents": [document]}).status_code == 422
+
+
+def test_the_service_describes_itself(client: httpx.Client, tagger_folder: Path) -> None:
+    (model,) = client.get("/v1/models").json()["models"]
+    assert (model["name"], model["types"]) == ("diseases", ["Chemical", "Disease"])
+    formats = client.get("/v1/formats").json()
+    assert "medline" in formats["read"] and "bioc-xml" in formats["write"]
+    assert client.get("/health").json()["status"] == "ok"
+    paths = client.get("/openapi.json").json()["paths"]
+    assert {
+        "/v1/annotate",
+        "/v1/annotate/file",
+        "/v1/batch",
+        "/v1/convert",
+        "/v1/models",
+        "/health",
+        "/metrics",
+    } <= set(paths)
+    # Nothing that is said names a folder of this machine.
+    assert str(tagger_folder.parent) not in client.get("/v1/models").text
+
+
+def test_metrics_count_what_was_done(client: httpx.Client) -> None:
+    def value(name: str) -> float:
+        lines = [line for line in client.get("/metrics").text.splitlines() if line.startswith(name)]
+        return float(lines[0].rpartition(" ")[2]) if lines else 0.0
+
+    documents, mentions = value("biosmith_documents_total"), value("biosmith_mentions_total")
+    answered = 'biosmith_requests_total{path="/v1/annotate",status="200"}'
+    requests = value(answered)
+    client.post("/v1/annotate", json={"documents": [{"text": TEXT}, {"text": TEXT}]})
+    assert value("biosmith_documents_total") == documents + 2
+    assert value("biosmith_mentions_total") == mentions + 4
+    assert value(answered) == requests + 1
+
+
+WRONG = {
+    "not JSON": b"{broken",
+    "another type": b"[1, 2]",
+    "a number for a text": b'{"text": 7}',
+    "nothing": b"{}",
+    "both": b'{"text": "a", "documents": []}',
+    "an unknown key": b'{"text": "a", "path": "/etc/passwd"}',
+    "a document without text": b'{"documents": [{"id": "1"}]}',
+    "a lone surrogate": b'{"text": "\\ud800"}',
+    "not a number": b'{"text": NaN}',
+    "bytes that are no UTF-8": b'{"text": "\xff\xfe"}',
+    "a number of 10,000 digits": b'{"documents": [{"passages": [{"text": "a", "offset": '
+    + b"9" * 10_000
+    + b"}]}]}",
+    "nested 100,000 deep": b"[" * 100_000,
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_is_refused_with_a_reason(client: httpx.Client, what: str) -> None:
+    answer = client.post("/v1/annotate", content=WRONG[what], headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422) and answer.json()["detail"]
+
+
+def test_an_offset_far_away_takes_no_memory(client: httpx.Client) -> None:
+    # A passage at two billion would be two gigabytes of spaces.
+    document = {"passages": [{"text": "a", "offset": 0}, {"text": "b", "offset": 2_000_000_000}]}
+    assert client.post("/v1/annotate", json={"documents": [document]}).status_code == 413
+    bioc = {
+        "documents": [
+            {
+                "id": "1",
+                "passages": [{"offset": p["offset"], "text": p["text"]} for p in document["passages"]],
+            }
+        ]
+    }
+    answer = client.post("/v1/annotate/file?from=bioc-json", content=json.dumps(bioc))
+    assert answer.status_code in (200, 413, 422) and len(answer.content) < 100_000
+
+
+def test_entities_of_xml_are_not_expanded_and_nothing_is_read_from_this_machine(client: httpx.Client) -> None:
+    bomb = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10}">' for i in range(1, 9))
+    for doctype, text in (
+        (f'<!ENTITY e0 "boom">{bomb}', "&e8;"),
+        ('<!ENTITY x SYSTEM "file:///etc/passwd">', "&x;"),
+    ):
+        xml = (
+            f'<?xml version="1.0"?><!DOCTYPE collection [{doctype}]><collection><source/><date/><key/><document><id>1</id>'
+            f"<passage><offset>0</offset><text>Gout {text}</text></passage></document></collection>"
+        )
+        answer = client.post("/v1/annotate/file?from=bioc-xml", content=xml)
+        assert answer.status_code in (200, 422)
+        assert "root:" not in answer.text and len(answer.content) < 10_000
+
+
+@pytest.mark.parametrize(
+    "path", ["/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/page/page.js", "/leaderboard/"]
+)
+def test_no_other_file_is_served(client: httpx.Client, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+def test_other_formats_and_binary_content_are_refused(client: httpx.Client) -> None:
+    assert client.post("/v1/annotate/file?from=parquet", content=b"PAR1").status_code == 422
+    assert client.post("/v1/annotate/file", content=b"PAR1\0\0\0\0PAR1").status_code == 422
+    assert client.post("/v1/annotate/file", content=b"").status_code == 422
+
+
+def test_the_page_loads_nothing_from_elsewhere(client: httpx.Client) -> None:
+    page = client.get("/")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    everything = page.text + client.get("/page.js").text + client.get("/page.css").text
+    assert "https://" not in everything and "http://www.w3.org/2000/svg" in everything

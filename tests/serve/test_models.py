@@ -1,0 +1,78 @@
+"""Which models are served: only those whose files cannot run code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from biosmith.cli import main
+from biosmith.errors import UsageError
+from biosmith.serve.models import require_safe
+from biosmith.serve.server import open_service
+
+
+@pytest.fixture
+def copy(tagger_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tagger_folder, tmp_path / "copy"))
+
+
+def test_a_tuned_model_is_safe(tagger_folder: Path) -> None:
+    require_safe(tagger_folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["pytorch_model.bin", "model.pt", "optimizer.pkl", "modeling.py", "sub/x.ckpt"]
+)
+def test_a_file_that_may_run_code_is_refused_by_name(copy: Path, name: str) -> None:
+    (copy / name).parent.mkdir(exist_ok=True)
+    (copy / name).write_bytes(b"")
+    with pytest.raises(UsageError, match=f"{Path(name).name} may run code"):
+        require_safe(copy)
+
+
+def test_weights_must_be_there_in_a_safe_form(copy: Path) -> None:
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(UsageError, match="no weights in safetensors"):
+        require_safe(copy)
+
+
+def test_a_model_that_brings_code_is_refused(copy: Path) -> None:
+    config = json.loads((copy / "config.json").read_text(encoding="utf-8"))
+    config["auto_map"] = {"AutoModel": "evil--Model"}
+    (copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(UsageError, match="auto_map"):
+        require_safe(copy)
+
+
+def test_the_plain_numbers_of_openvino_are_safe(copy: Path) -> None:
+    (copy / "model.xml").write_bytes(b"")
+    (copy / "model.bin").write_bytes(b"")
+    require_safe(copy)
+
+
+def test_wrong_calls_are_refused(
+    tagger_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["serve", "--model", str(tagger_folder), "--port", "0"]
+    assert main(["serve", "--model", str(tmp_path / "absent")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    assert main([*call, "--token", "a", "--token-file", "b"]) == 2
+    assert main([*call, "--token-file", str(tmp_path / "absent")]) == 2
+    assert main([*call, "--results", str(tmp_path / "absent")]) == 2
+    assert main([*call, "--token", "ünsafe"]) == 2
+    (tmp_path / "empty").mkdir()
+    assert main([*call, "--results", str(tmp_path / "empty")]) in (1, 2)
+
+
+def test_a_port_in_use_is_an_error_that_says_so(tagger_folder: Path) -> None:
+    import socket
+
+    from biosmith.errors import BiosmithError
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BiosmithError, match=f"cannot listen on 127.0.0.1:{port}"):
+            open_service([tagger_folder], port=port)
