@@ -113,6 +113,11 @@ def kind_of(folder: Path) -> str:
     return "tagging" if task == "ner" else task
 
 
+def is_for_engine(folder: Path) -> bool:
+    """Whether a folder was made for one CPU engine."""
+    return (folder / MANIFEST).is_file() and load_manifest(folder).config.get("engine") is not None
+
+
 def read_labels(folder: Path) -> list[str]:
     """The labels of a tuned folder, in the order of its outputs. Raises as `read_tuned`."""
     file = folder / "config.json"

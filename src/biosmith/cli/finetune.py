@@ -108,6 +108,7 @@ def evaluate(
         device: auto, cpu, cuda, ...
         predictions: a file for the predictions, which `biosmith bench score` reads.
     """
+    from biosmith.annotate.tuned import is_for_engine
     from biosmith.tasks import finetuning, ner
     from biosmith.tasks.fitting import kind_of
 
@@ -124,7 +125,12 @@ def evaluate(
         if task == "pico":
             values = {"task": task, "split": split, **ner.evaluate_words(tuned, folder, split, device=device)}
             return Report(values, _lines(values), set_aside=values["set_aside"])
-        result = ner.evaluate(tuned, folder, split, device=device, max_length=max_length)
+        if is_for_engine(tuned):
+            from biosmith.annotate.engines.evaluating import evaluate as evaluate_on_engine
+
+            result = evaluate_on_engine(tuned, folder, split)
+        else:
+            result = ner.evaluate(tuned, folder, split, device=device, max_length=max_length)
         values = {"task": task, "split": split, **result.as_dict()}
         return Report(values, _table(values), set_aside=result.set_aside)
     source = _source((kind,), data, dataset)

@@ -1,0 +1,61 @@
+"""The score of a tagger that runs on a CPU engine, under the protocol of `tasks.ner.evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from biosmith.annotate.engines import Settings, open_readers
+from biosmith.annotate.engines.quantization import ExampleEngine
+from biosmith.annotate.pieces import CutsWords
+from biosmith.tasks import ner
+from biosmith.tasks.inputs import Ids, InputTransform, Pieces
+from biosmith.tasks.tagged import load_split
+from biosmith.tasks.tagging import Tagger, check_tags
+
+
+class CutterTransform:
+    """A cutter in the form that `Tagger` takes its tokenizer in."""
+
+    def __init__(self, cutter: CutsWords) -> None:
+        self.cutter, self.frame = cutter, len(cutter.before) + len(cutter.after)
+        self.before, self.after, self.digest = cutter.before, cutter.after, cutter.digest
+
+    def cut_words(self, sentences: Sequence[Sequence[str]]) -> list[Pieces]:
+        """See `InputTransform`."""
+        ids, begins = self.cutter.cut([word for sentence in sentences for word in sentence])
+        cut, at = [], 0
+        for sentence in sentences:
+            edges = begins[at : at + len(sentence) + 1]
+            places = (edges - edges[0]).astype(np.int32)
+            cut.append(Pieces(ids[edges[0] : edges[-1]], places[:-1], places[1:]))
+            at += len(sentence)
+        return cut
+
+    def enclose(self, ids: Ids) -> Ids:
+        """See `InputTransform`."""
+        return np.concatenate([self.before, ids, self.after])
+
+
+def evaluate(tuned: Path, data: Path, split: str, settings: Settings | None = None) -> ner.NerReport:
+    """Score the tagger of a folder on the engine it was made for, or the one that the settings name.
+
+    Raises:
+        UsageError, BadInput: as `tasks.ner.evaluate` and `open_readers`.
+    """
+    (reader,) = open_readers({tuned.name: tuned}, settings or Settings())
+    (head,) = reader.heads
+    tagger = Tagger(
+        cast(InputTransform, CutterTransform(reader.cutter)),
+        head.label_set,
+        ExampleEngine(reader.engine),
+        reader.max_length,
+        reader.stride,
+        head.chain,
+    )
+    gold = load_split(data, split)
+    check_tags(gold.sentences, tagger.label_set)
+    return ner.score_data(tagger, gold)
