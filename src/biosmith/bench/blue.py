@@ -8,7 +8,7 @@ from pathlib import Path
 
 from biosmith.bench.kinds import Classes, one_of
 from biosmith.rejects import Rejects
-from biosmith.tasks.instances import Instance, read_table
+from biosmith.tasks.instances import Instance, read_table, with_entities
 from biosmith.text import files
 
 COLUMNS = ("index", "sentence", "label")
@@ -22,7 +22,7 @@ class BlueRelations(Classes):
         """See `Table`."""
         with files.open_decompressed(path) as stream:
             header = stream.readline().rstrip(b"\r\n") == "\t".join(COLUMNS).encode()
-        yield from read_table(path, COLUMNS, self._make, rejects, header=header)
+        yield from with_entities(path, read_table(path, COLUMNS, self._make, rejects, header=header))
 
     def _make(self, cells: dict[str, str]) -> Instance:
         return Instance(cells["index"], cells["sentence"], one_of(cells["label"], self.labels))
