@@ -7,20 +7,18 @@ its instances inherit them.
 
 from __future__ import annotations
 
-import tarfile
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
 from lxml.etree import _Element as Element
 
 from biosmith.artefact import folder_by_rename
-from biosmith.bench.dataset import find_file
-from biosmith.bench.prepare.marking import Span, mark, write_rows
-from biosmith.errors import BadInput, UsageError
+from biosmith.bench.prepare.marking import Pair, Span, mark, write_entities, write_rows
+from biosmith.bench.prepare.sources import find_lists, named_member, read_list, wanted_members
+from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
-from biosmith.text import files
+from biosmith.tasks.instances import ENTITIES
 from biosmith.text.xml import elements
 
 LISTS = {split: f"{split}_files.tsv" for split in ("train", "dev", "test")}
@@ -30,83 +28,22 @@ def prepare(
     raw: Path, out: Path, splits: Path | None = None, faults: Rejects | None = None
 ) -> dict[str, int]:
     """See `biosmith.bench.prepare.prepare`; the lists name the files of each split, in the order of the instances."""
-    lists = _find_lists(raw, splits)
-    wanted = {split: _read_list(path) for split, path in lists.items()}
-    corpus = _read_corpus(raw, {name for names in wanted.values() for name in names})
+    where = "BLURB's preprocessing has them as indexing/DDI"
+    lists = find_lists(raw, splits, LISTS, ("indexing", "blurb/indexing", "."), where)
+    wanted = {split: read_list(path) for split, path in lists.items()}
+    corpus = wanted_members(raw, ".xml", {name for names in wanted.values() for name in names})
     collected = Rejects() if faults is None else faults
     with folder_by_rename(out) as temporary:
         counts = {}
         for split, names in wanted.items():
-            rows = [row for n in names for row in _pairs(_file(corpus, n, lists[split]), n, collected)]
+            rows = [row for n in names for row in _pairs(named_member(corpus, n, lists[split]), n, collected)]
             (temporary / f"{split}.tsv").write_bytes(write_rows(rows))
+            (temporary / f"{split}{ENTITIES}").write_bytes(write_entities(rows))
             counts[split] = len(rows)
     return counts
 
 
-def _find_lists(raw: Path, splits: Path | None) -> dict[str, Path]:
-    beside = raw if raw.is_dir() else raw.parent
-    folders = [splits] if splits is not None else [beside / "indexing", beside / "blurb" / "indexing", beside]
-    for folder in folders:
-        found = {split: find_file(folder, name) for split, name in LISTS.items()}
-        if all(found.values()):
-            return {split: path for split, path in found.items() if path is not None}
-    raise UsageError(
-        f"no lists of the files of each split in {' or '.join(map(str, folders))}; expected "
-        f"{', '.join(LISTS.values())} (BLURB's preprocessing has them as indexing/DDI), give their folder as --splits"
-    )
-
-
-def _read_list(path: Path) -> list[str]:
-    with files.open_decompressed(path) as stream:
-        names = stream.read().decode("utf-8").splitlines()
-    return [name.strip() for name in names if name.strip()]
-
-
-def _read_corpus(raw: Path, names: set[str]) -> dict[str, bytes]:
-    """The files that the lists name, wherever they lie in the folder or archive."""
-    if not raw.exists():
-        raise UsageError(f"{raw} does not exist")
-    found: dict[str, bytes] = {}
-    for path, content in _members(raw):
-        key = next((k for k in _endings(path) if k in names), None)
-        if key is not None:
-            found[key] = content
-    return found
-
-
-def _members(raw: Path) -> Iterator[tuple[str, bytes]]:
-    if raw.is_dir():
-        for path in sorted(raw.rglob("*.xml")):
-            yield path.as_posix(), path.read_bytes()
-    elif zipfile.is_zipfile(raw):
-        with zipfile.ZipFile(raw) as archive:
-            for name in archive.namelist():
-                if name.endswith(".xml"):
-                    yield name, archive.read(name)
-    elif tarfile.is_tarfile(raw):
-        with tarfile.open(raw) as tar:
-            for member in tar:
-                stream = tar.extractfile(member) if member.isfile() else None
-                if stream is not None:
-                    yield member.name, stream.read()
-    else:
-        raise BadInput(raw, "is neither a folder nor a zip or tar archive")
-
-
-def _endings(path: str) -> Iterator[str]:
-    """The path without none, one, two, ... of its first folders."""
-    parts = path.split("/")
-    for i in range(len(parts)):
-        yield "/".join(parts[i:])
-
-
-def _file(corpus: Mapping[str, bytes], name: str, listed_in: Path) -> bytes:
-    if name not in corpus:
-        raise BadInput(listed_in, "names a file that is not in the corpus", value=name)
-    return corpus[name]
-
-
-def _pairs(content: bytes, name: str, faults: Rejects) -> Iterator[tuple[str, str, str]]:
+def _pairs(content: bytes, name: str, faults: Rejects) -> Iterator[Pair]:
     for document in elements(BytesIO(content), ("document",), name):
         for sentence in document.iterchildren("sentence"):
             text = sentence.get("text", "").replace("\r", " ").replace("\n", " ")
@@ -119,7 +56,8 @@ def _pairs(content: bytes, name: str, faults: Rejects) -> Iterator[tuple[str, st
                 if ends[0] is None or ends[1] is None:
                     raise BadInput(name, "a pair names an entity that is not there", record=pair.get("id"))
                 marked = mark(text, ends[0], ends[1], ("@DRUG$", "@DRUG$"), "@DRUG-DRUG$")
-                yield pair.get("id", ""), marked, _label(pair, name)
+                both = ((*ends[0], "DRUG"), (*ends[1], "DRUG"))
+                yield Pair(pair.get("id", ""), marked, _label(pair, name), text, both)
 
 
 def _hull(entity: Element, name: str) -> Span:
