@@ -187,3 +187,8 @@ def test_every_bad_line_of_a_file_is_named_and_only_its_sentence_is_left_out(tmp
         ("line 6", "a word and a tag are e"),
         ("line 9", "has 3 columns where th"),
     ]
+    # A first line without a tag does not make all others wrong.
+    path.write_text("a\n\nb\tO\nc\tB\n", encoding="utf-8")
+    rejects = Rejects()
+    assert [s.words for s in read_conll(path, rejects)] == [("b", "c")]
+    assert [i["record"] for i in rejects.items] == ["line 1"]

@@ -185,7 +185,8 @@ def read_conll(path: Path, rejects: Rejects | None = None) -> Iterator[TaggedSen
             yield from sentence()
         else:
             cells = _columns(line)
-            columns = columns or len(cells)
+            if not columns and len(cells) > 1:
+                columns = len(cells)
             if len(cells) != columns or cells[-1] not in valid or not cells[0].strip():
                 if (wrong := _wrong(line, cells, columns)) is None:
                     valid.add(cells[-1])
