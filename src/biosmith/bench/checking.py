@@ -27,10 +27,10 @@ from biosmith.text import files
 
 @dataclass(frozen=True)
 class Check:
-    """What was found; both list file, record, reason and value."""
+    """What was found; both list file, record, reason and value, of the first ten thousand."""
 
-    problems: Rejects = field(default_factory=Rejects)
-    oddities: Rejects = field(default_factory=Rejects)
+    problems: Rejects = field(default_factory=lambda: Rejects(keep=10_000))
+    oddities: Rejects = field(default_factory=lambda: Rejects(keep=10_000))
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""

@@ -79,8 +79,11 @@ def check(dataset: Annotated[str, tyro.conf.Positional], *, data: Path) -> Repor
 
     found = check_dataset(find_dataset(dataset), data)
     values = {"dataset": dataset, **found.as_dict()}
-    lines = [_place(item) for item in found.problems.items]
-    lines += [f"{_place(item)} [odd]" for item in found.oddities.items]
+    lines = []
+    for listed, mark in ((found.problems, ""), (found.oddities, " (odd)")):
+        lines += [_place(item) + mark for item in listed.items]
+        if listed.count > len(listed.items):
+            lines.append(f"and {listed.count - len(listed.items):,} more{mark}")
     if found.problems.count == 0:
         lines.append(f"{dataset}: nothing is wrong" + ("; the lines above are odd" if lines else ""))
     return Report(values, "\n".join(lines), set_aside=found.problems.count)
