@@ -26,6 +26,7 @@ _PUBLIC = {
     "encoder": "biosmith.models.embedding",
     "task": "biosmith.bench.datasets:find_dataset",
     "suite": "biosmith.bench.suites:find_suite",
+    "evaluate": "biosmith.bench.evaluating",
 }
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Relation",
     "__version__",
     "encoder",
+    "evaluate",
     "load",
     "read",
     "render",

@@ -89,4 +89,6 @@ def _only_model(folder: Path) -> ModelResults:
     if len(models) > 1:
         paths = ", ".join(str(model.folder) for model in models)
         raise UsageError(f"{folder} holds {len(models)} models; name one: {paths}")
+    if not models:
+        raise UsageError(f"{folder} holds no model")
     return models[0]

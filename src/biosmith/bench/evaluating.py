@@ -116,6 +116,8 @@ def show_results(results: Path, suite: str | None) -> tuple[dict[str, Any], Any]
 
         return show_ablations(loaded)
     chosen = find_suite(suite or loaded.suite)
+    if not loaded.models:
+        raise UsageError(f"{results} holds no model")
     shown = [show_model(model, chosen) for model in loaded.models]
     table = suite_table(loaded.models, chosen)
     return (shown[0] if len(shown) == 1 else {"suite": chosen.name, "models": shown}), table

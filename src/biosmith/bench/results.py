@@ -236,7 +236,7 @@ def load_results(folder: Path) -> Results:
     if (folder / MODEL).is_file():
         return Results(folder.parent, _suite(folder.parent), (_load_model(folder),))
     models = [_load_model(path.parent) for path in sorted(folder.glob(f"*/{MODEL}"))]
-    if not models:
+    if not models and not (folder / "plan.json").is_file():
         what = "holds no results" if folder.is_dir() else "does not exist"
         raise UsageError(f"{folder} {what}; expected a folder that `biosmith bench run --out` made")
     return Results(folder, _suite(folder), tuple(models))

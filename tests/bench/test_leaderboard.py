@@ -1,0 +1,268 @@
+"""The leaderboard: what is on its pages, and how they behave in a browser."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biosmith.bench.leaderboard import build_site
+from biosmith.bench.leaderboard.anchors import ANCHORS, SOURCES
+from biosmith.bench.leaderboard.boards import gathered, make_boards
+from biosmith.bench.leaderboard.details import make_detail
+from biosmith.bench.leaderboard.pictures import Point, scatter
+from biosmith.bench.mock import FOLDER
+from biosmith.bench.results import group_scores, load_results
+from biosmith.bench.submission import pack
+from biosmith.bench.suites import SUITES, find_suite
+from biosmith.errors import UsageError
+
+
+class Rows(HTMLParser):
+    """The tables of a page: for each row the kind of its body and the text of its cells."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.kind, self.rows, self.cell = "", [], False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "tbody":
+            self.kind = dict(attrs).get("data-kind") or ""
+        elif tag == "tr":
+            self.rows.append((self.kind, []))
+        elif tag in ("td", "th"):
+            self.rows[-1][1].append("")
+            self.cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th"):
+            self.cell = False
+
+    def handle_data(self, data: str) -> None:
+        if self.cell:
+            self.rows[-1][1][-1] += data.strip() + " "
+
+
+@pytest.fixture(scope="module")
+def site(mock_results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of a results folder and a submission, with BLURB's board beside the mock one."""
+    folder = tmp_path_factory.mktemp("site")
+    pack(mock_results / "of-poor", folder / "poor.zip")
+    built = build_site([mock_results / "of-good", folder / "poor.zip"], folder / "site", FOLDER)
+    assert built["models"] == 2 and built["datasets"] == 9 and built["suites"] == ["mock"]
+    return folder / "site"
+
+
+def read(site: Path, name: str) -> str:
+    return (site / name).read_text(encoding="utf-8")
+
+
+def test_scores_are_shown_with_spread_and_interval_and_the_best_is_marked(
+    site: Path, mock_results: Path
+) -> None:
+    rows = [cells for kind, cells in Rows(read(site, "index.html")).rows if kind == "measured"]
+    ner = load_results(mock_results / "of-good").models[0].tasks["mock-ner", ""]
+    mean, (low, high) = ner.summary(), ner.interval()
+    shown = next(
+        c
+        for row in rows
+        for c in row[1:]
+        if f"±{100 * (mean.sd or 0):.2f}" in c and row[0].startswith("good")
+    )
+    assert f"{100 * mean.mean:.2f}" in shown and "★" in shown
+    assert f"{100 * low:.1f} – {100 * high:.1f}" in shown
+    assert not any("★" in cell for row in rows if row[0].startswith("poor") for cell in row)
+
+
+def test_nothing_is_loaded_from_elsewhere_and_every_link_leads_somewhere(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    # One a suite, dataset and model, and a viewer for each tagger.
+    assert len(pages) == 1 + 9 + 2 + 4
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r'(?:href|src)="([^"]+)"', text):
+            assert not re.match(r"[a-z]+:|//", target), target
+            file, _, anchor = target.partition("#")
+            path = (page.parent / file).resolve() if file else page
+            assert path.is_file(), (page, target)
+            assert not anchor or f'id="{anchor}"' in path.read_text(encoding="utf-8"), (page, target)
+        assert "@import" not in text and "url(" not in text.replace("url(#", "")
+
+
+def test_a_page_of_a_dataset_has_seeds_errors_and_gold_against_predicted(site: Path) -> None:
+    page = read(site, "dataset/mock-ner.html")
+    for words in ("What becomes of mentions", "By length in words", "Abbreviations", "boundary", "spurious"):
+        assert words in page
+    assert page.count("<svg") == 1 and 'role="img"' in page and "Means: good:" in page
+    viewer = read(site, "view/good--mock-ner.html")
+    assert "s-right" in viewer and "sentence 1" in viewer
+    relations = read(site, "dataset/mock-relations.html")
+    assert "Gold (rows) against predicted (columns)" in relations and "✗" in relations
+    assert "fingerprint" in relations
+
+
+def test_the_confusion_adds_up_to_the_test_split(mock_results: Path) -> None:
+    task = load_results(mock_results / "of-poor").models[0].tasks["mock-relations", ""]
+    detail = make_detail(task, None)
+    assert detail.labels == ("false", "activates", "inhibits")
+    assert sum(map(sum, detail.confusion)) == 10
+    right = sum(detail.confusion[i][i] for i in range(3))
+    assert right == sum(e.right for e in detail.examples)
+    # Of three seeds the one nearest to the mean is shown.
+    mean = task.summary().mean
+    assert abs(detail.run.value - mean) == min(abs(run.value - mean) for run in task.runs)
+
+
+def test_reported_figures_are_never_mixed_with_measured_ones_and_other_protocols_say_why() -> None:
+    # A board needs something measured; here its rows are looked at without a site.
+    reported = {(a.model, a.source): a for a in ANCHORS}
+    assert len(reported) == len(ANCHORS), "a model of one source must not come twice"
+    for anchor in ANCHORS:
+        assert anchor.source in SOURCES
+        assert set(anchor.others) <= set(anchor.scores) and all(anchor.others.values())
+    known = {n for s in SUITES.values() for names in s.groups.values() for n in names}
+    assert {name for a in ANCHORS for name in a.scores} <= known
+
+
+def test_anchors_are_typed_off_right() -> None:
+    # A BLURB score printed by a source must follow from the figures beside it. LinkBERT's own table rounds twice.
+    for anchor in ANCHORS:
+        if anchor.blurb is None:
+            continue
+        score = group_scores(find_suite("blurb"), anchor.scores)[1]
+        assert score == pytest.approx(anchor.blurb, abs=0.02), anchor.model
+    # Bioformer's averages: NER of 8L is 85.32, of 16L 85.65 (Fang et al., 2023, Table 3).
+    names = find_suite("bioformer15").groups["NER"]
+    for model, average in (
+        ("Bioformer 8L", 85.32),
+        ("Bioformer 16L", 85.65),
+        ("PubMedBERT (full text)", 85.72),
+    ):
+        scores = next(a.scores for a in ANCHORS if a.model == model)
+        assert sum(scores[n] for n in names) / 8 == pytest.approx(average, abs=0.02)
+
+
+def test_a_site_is_made_anew_and_other_folders_are_not_touched(mock_results: Path, tmp_path: Path) -> None:
+    out = tmp_path / "site"
+    build_site([mock_results / "of-good"], out)
+    (out / "old.html").write_text("", encoding="utf-8")
+    build_site([mock_results / "of-good", mock_results / "of-good"], out)
+    assert not (out / "old.html").exists()
+    # The same name twice: the second is told apart.
+    assert "good (of-good)" in read(out, "index.html")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("", encoding="utf-8")
+    with pytest.raises(UsageError, match="is no leaderboard"):
+        build_site([mock_results / "of-good"], tmp_path / "thesis")
+    with pytest.raises(UsageError, match="does not exist"):
+        build_site([tmp_path / "nothing"], tmp_path / "new")
+
+
+def test_names_of_models_are_text_and_never_markup(mock_results: Path, tmp_path: Path) -> None:
+    shutil.copytree(mock_results / "of-good", tmp_path / "results")
+    path = tmp_path / "results" / "good" / "model.json"
+    path.write_text(
+        path.read_text("utf-8").replace('"name": "good"', '"name": "<b>x</b>&"'), encoding="utf-8"
+    )
+    build_site([tmp_path / "results"], tmp_path / "site")
+    page = read(tmp_path / "site", "index.html")
+    assert "<b>x</b>&" not in page and "&lt;b&gt;x" in page
+
+
+def test_boards_average_only_complete_groups(mock_results: Path) -> None:
+    with gathered([mock_results / "of-good"]) as (models, first):
+        (board,) = make_boards(models, first)
+    line = board.measured[0]
+    assert (
+        line.score is not None and line.parameters == 15 / 1e6 and line.speed is not None and line.speed > 0
+    )
+    pair = (line.cells["mock-documents"].value + line.cells["mock-classes"].value) / 2
+    assert line.groups["Document classification"] == pytest.approx(pair)
+
+
+def test_pictures_take_the_colour_of_the_page_and_can_be_read_out() -> None:
+    svg = scatter([Point('a & "b"', 10, 80), Point("c", 200, 90)], "speed", "score", 'A & "b" <c>')
+    assert "currentColor" in svg and "#000000" not in svg
+    assert 'aria-label="A &amp; &quot;b&quot; &lt;c>"' in svg
+    # The same picture has the same bytes.
+    assert svg == scatter([Point('a & "b"', 10, 80), Point("c", 200, 90)], "speed", "score", 'A & "b" <c>')
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A headless browser; tests that need it skip where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine")
+    home = os.environ | {"HOME": str(tmp_path_factory.mktemp("home"))}
+    with playwright.sync_playwright() as p:
+        launched = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], env=home)
+        yield launched
+        launched.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_their_screen_and_raise_no_error(
+    browser: Any, site: Path, width: int, height: int, scheme: str
+) -> None:
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page, errors = context.new_page(), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+    for name in ("index.html", "dataset/mock-ner.html", "dataset/mock-relations.html", "model/good.html"):
+        page.goto((site / name).as_uri())
+        # Tables scroll inside themselves; the page never does so sideways.
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+    assert errors == []
+    # Text is darker than its ground on light pages and lighter on dark ones, with a contrast of 7 or more.
+    colours = page.evaluate(
+        "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+    )
+    ink, paper = (luminance(colour) for colour in colours)
+    assert (ink < paper) == (scheme == "light")
+    assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) > 7
+    context.close()
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of `rgb(r, g, b)` (WCAG 2.1)."""
+    parts = [int(x) / 255 for x in re.findall(r"\d+", colour)[:3]]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_filters_and_sorting_work(browser: Any, site: Path) -> None:
+    page = browser.new_page()
+    page.goto((site / "index.html").as_uri())
+    visible = "tr[data-model]:visible"
+    assert page.locator(visible).count() == 2 * (1 + 6)
+    page.fill("#find", "poor")
+    assert set(page.locator(f"{visible} > th").all_inner_texts()) == {"poor"}
+    page.fill("#find", "")
+    page.select_option("#group", "NER")
+    assert page.locator("main > section.card:visible h2").all_inner_texts() == ["NER"]
+    page.select_option("#group", "")
+    page.click("button[data-kind=measured]")
+    assert page.locator(visible).count() == 0
+    page.click("button[data-kind=measured]")
+    head = page.locator("main > section.card table").first.locator("thead th").nth(1)
+    names = page.locator("main > section.card").first.locator(f"{visible} > th")
+    head.click()
+    assert names.all_inner_texts() == ["good", "poor"]
+    head.click()
+    assert names.all_inner_texts() == ["poor", "good"]
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.click("#theme")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+    page.close()
