@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.checks import stand_in, write_model
 from rich.console import Console
 
 import biosmith.tasks
+from bench.checks import stand_in, write_model
 from biosmith.bench import jobs
 from biosmith.bench.ablation_tables import ABLATIONS
 from biosmith.bench.ablations import arm_name, run_ablations, show_ablations
