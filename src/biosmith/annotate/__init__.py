@@ -51,7 +51,8 @@ def load(
         threads: cores to use; None is all that this process may use.
         normalise: read plain characters for their variants (hyphens, primes, ligatures, ...); offsets stay.
         link: a vocabulary (TSV or OBO) whose identifiers mentions get by their names.
-        pairs: types of the two mentions that relation models are asked about; None asks about any two.
+        pairs: types of the two mentions that relation models are asked about (`Chemical=DRUG`: the model knows that
+            type as DRUG); None asks about any two.
 
     Raises:
         UsageError: no model, two of one name, an unknown engine, or a folder that is no tuned model.

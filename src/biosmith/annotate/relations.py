@@ -49,7 +49,8 @@ class RelationStep:
     Args:
         name: of the model; in the relations' infons where there are several.
         folder: a model tuned for relations.
-        types: types of first and second mention, as the tagger names them; None takes any two, in order of place.
+        types: types of first and second mention, as the tagger names them, or as `Chemical=DRUG` where the model knows
+            that type by another name; None takes any two, in order of place.
         device: for torch.
 
     Raises:
@@ -65,7 +66,12 @@ class RelationStep:
         tuned = load_tuned(folder, device)
         if not isinstance(tuned, TunedSequences) or tuned.kind != "relation":
             raise UsageError(f"{folder} was tuned for {tuned.kind}, not for relations")
-        self.name, self.types = name, types
+        self.name = name
+        self.types = None if types is None else (types[0].partition("=")[0], types[1].partition("=")[0])
+        # Training data names types in capitals (@GENE$, @CHEMICAL$).
+        self.known_as = {
+            type: other or type.upper() for type, _, other in (t.partition("=") for t in types or ())
+        }
         self.tuned: TunedSequences = tuned
 
     def __call__(self, documents: Sequence[Document], counts: Counts) -> list[Document]:
@@ -122,9 +128,8 @@ class RelationStep:
     def _instance(self, document: Document, pair: Pair) -> Instance:
         from biosmith.tasks.instances import Entity, Instance
 
-        # Training data names types in capitals (@GENE$, @CHEMICAL$).
         entities = tuple(
-            Entity(m.start - pair.start, m.end - pair.start, m.type.upper())
+            Entity(m.start - pair.start, m.end - pair.start, self.known_as.get(m.type, m.type.upper()))
             for m in (document.mentions[pair.first], document.mentions[pair.second])
         )
         return Instance(document.id, document.text[pair.start : pair.end], "", entities=entities)

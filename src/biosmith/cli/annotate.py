@@ -62,7 +62,8 @@ def annotate(
             offsets stay those of the text.
         link: a TSV (identifier, name, type of mention if for one only) or OBO file; mentions get the identifiers of
             their names, abbreviations that a text defines those of their long forms.
-        pairs: types of the first and second mention that relation models are asked about; any two if not given.
+        pairs: types of the first and second mention that relation models are asked about, as the tagger names them, or
+            as Chemical=DRUG where the relation model knows that type as DRUG; any two if not given.
         keep: keep the mentions and relations that the documents bring with them; else they are replaced.
         shard: I/N: annotate only the I-th of N parts of the input (from 1); give every part an --out of its own.
         cluster: address of a Ray cluster that does the work, such as auto or HOST:PORT; its machines must see inputs
