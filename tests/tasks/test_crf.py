@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from biosmith.tasks import crf
 from biosmith.tasks.batches import Batch, pack
 from biosmith.tasks.crf import LinearChain
 from biosmith.tasks.inputs import Example
@@ -35,8 +36,12 @@ def layout(lengths: list[int], longest: int) -> Layout:
     return Layout.of(segments, len(lengths), longest)
 
 
+@pytest.mark.parametrize("most_pairwise", [0, 12])
 @pytest.mark.parametrize("lengths", [[1], [2], [3, 1, 5], [4, 0, 2]])
-def test_the_loss_is_minus_the_log_probability_over_all_paths(lengths: list[int]) -> None:
+def test_the_loss_is_minus_the_log_probability_over_all_paths(
+    lengths: list[int], most_pairwise: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crf, "MOST_PAIRWISE", most_pairwise)
     model = chain(3)
     torch.manual_seed(1)
     scores = torch.randn(sum(lengths), 3)

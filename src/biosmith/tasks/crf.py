@@ -1,7 +1,7 @@
 """A linear-chain conditional random field over packed sentences (Lafferty et al., 2001).
 
-The sum over all label sequences is a product of matrices in the log semiring; it is taken pairwise, so that its depth
-grows with the logarithm of the length and every shape is known before the batch is.
+The sum over all label sequences is a product of matrices in the log semiring. With few labels it is taken pairwise, so
+that its depth grows with the logarithm of the length; with many, whose cube would fill the memory, from left to right.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from biosmith.tasks.layout import Layout
 
 IMPOSSIBLE = -1e4  # finite, so that no gradient is NaN
+MOST_PAIRWISE = 12  # labels up to which the product is taken pairwise
 
 
 class LinearChain(nn.Module):
@@ -53,7 +54,25 @@ class LinearChain(nn.Module):
 
     def log_partition(self, scores_NWK: Tensor, mask_NW: Tensor) -> Tensor:
         """Logarithm [N] of the sum over all label sequences of the exponential of their scores."""
+        first_NK = self.begins_K + scores_NWK[:, 0]
+        if scores_NWK.shape[2] <= MOST_PAIRWISE:
+            last_NK = self._pairwise(first_NK, scores_NWK, mask_NW)
+        else:
+            last_NK = self._in_order(first_NK, scores_NWK, mask_NW)
+        return torch.logsumexp(last_NK + self.ends_K, dim=1)
+
+    def _in_order(self, sums_NK: Tensor, scores_NWK: Tensor, mask_NW: Tensor) -> Tensor:
+        """Sums over all sequences that end in each label, word after word."""
+        for w in range(1, scores_NWK.shape[1]):
+            stepped_NK = torch.logsumexp(sums_NK[:, :, None] + self.steps_KK, dim=1) + scores_NWK[:, w]
+            sums_NK = torch.where(mask_NW[:, w, None], stepped_NK, sums_NK)
+        return sums_NK
+
+    def _pairwise(self, first_NK: Tensor, scores_NWK: Tensor, mask_NW: Tensor) -> Tensor:
+        """The same by a tree of products."""
         batch, words, labels = scores_NWK.shape
+        if words == 1:
+            return first_NK
         identity_KK = torch.full((labels, labels), IMPOSSIBLE, device=scores_NWK.device).fill_diagonal_(0.0)
         step_NWKK = self.steps_KK + scores_NWK[:, 1:, None, :]
         # A step behind the end of a sentence changes nothing.
@@ -62,7 +81,4 @@ class LinearChain(nn.Module):
             if chain.shape[1] % 2:
                 chain = torch.cat([chain, identity_KK.expand(batch, 1, labels, labels)], dim=1)
             chain = torch.logsumexp(chain[:, 0::2, :, :, None] + chain[:, 1::2, None, :, :], dim=3)
-        first_NK = self.begins_K + scores_NWK[:, 0]
-        if words > 1:
-            first_NK = torch.logsumexp(first_NK[:, :, None] + chain[:, 0], dim=1)
-        return torch.logsumexp(first_NK + self.ends_K, dim=1)
+        return torch.logsumexp(first_NK[:, :, None] + chain[:, 0], dim=1)
