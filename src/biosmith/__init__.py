@@ -27,12 +27,15 @@ _PUBLIC = {
     "task": "biosmith.bench.datasets:find_dataset",
     "suite": "biosmith.bench.suites:find_suite",
     "evaluate": "biosmith.bench.evaluating",
+    "finetune": "biosmith.bench.tuning",
+    "Instance": "biosmith.tasks.instances",
 }
 
 __all__ = [
     "Argument",
     "BiosmithError",
     "Document",
+    "Instance",
     "Mention",
     "Passage",
     "Rejects",
@@ -40,6 +43,7 @@ __all__ = [
     "__version__",
     "encoder",
     "evaluate",
+    "finetune",
     "load",
     "read",
     "render",

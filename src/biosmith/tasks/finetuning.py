@@ -62,6 +62,22 @@ def finetune(task: str, source: Source, model: Path, out: Path, settings: Traini
         BadInput: a file cannot be read, a label is not one of the source's.
     """
     require_new_folder(out)
+    work = out.parent / f".{out.name}.partial"
+    tuned, inputs, set_aside = fit_source(source, model, settings, work)
+    config = {"task": task, "dataset": source.name} if source.name else {"task": task}
+    tuned.save(out, Manifest("tuned", config, settings.seed, inputs))
+    shutil.rmtree(work, ignore_errors=True)
+    return {**training_report(task, tuned, settings), "dataset": source.name, "set_aside": set_aside}
+
+
+def fit_source(
+    source: Source, model: Path, settings: TrainingSettings, work: Path | None = None
+) -> tuple[Tuned, list[dict[str, Any]], int]:
+    """Train on a source, without saving: the model, what it was made from, and how many records were set aside.
+
+    Raises:
+        UsageError, BadInput: as `finetune`.
+    """
     rejects = Rejects()
     training = source.load("train", rejects)
     dev = source.load("dev", rejects) if source.files("dev") else None
@@ -70,7 +86,6 @@ def finetune(task: str, source: Source, model: Path, out: Path, settings: Traini
     _warn(rejects)
     inputs = [describe_model(model)]
     inputs += [describe_input(path) for split in ("train", "dev") for path in source.files(split)]
-    work = out.parent / f".{out.name}.partial"
     tuned = fit(
         source.kind,
         model,
@@ -82,10 +97,7 @@ def finetune(task: str, source: Source, model: Path, out: Path, settings: Traini
         work=work,
         identity=[item.get("digest") for item in inputs],
     )
-    config = {"task": task, "dataset": source.name} if source.name else {"task": task}
-    tuned.save(out, Manifest("tuned", config, settings.seed, inputs))
-    shutil.rmtree(work, ignore_errors=True)
-    return {**training_report(task, tuned, settings), "dataset": source.name, "set_aside": rejects.count}
+    return tuned, inputs, rejects.count
 
 
 def training_report(task: str, tuned: Tuned, settings: TrainingSettings) -> dict[str, Any]:

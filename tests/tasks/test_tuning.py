@@ -1,0 +1,38 @@
+"""Fine-tuning from Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import biosmith
+from biosmith.artefact import load_manifest
+from biosmith.bench.mock import FOLDER
+from biosmith.errors import UsageError
+
+
+def test_a_task_is_tuned_in_two_lines_and_predicts(tmp_path: Path, tiny_model: Path) -> None:
+    tuned = biosmith.finetune(
+        tiny_model,
+        "mock-relations",
+        data=FOLDER,
+        out=tmp_path / "out",
+        device="cpu",
+        epochs=1,
+        features="cls",
+    )
+    instance = biosmith.Instance("1", "@CHEMICAL$ blocks @GENE$ .", "")
+    predictions = tuned.predict([instance])
+    assert predictions.values[0] in ("false", "activates", "inhibits") and predictions.truncated == 0
+    assert load_manifest(tmp_path / "out").config["task"] == "relation"
+    # Without a folder the model is the same.
+    unsaved = biosmith.finetune(
+        tiny_model, "mock-relations", data=FOLDER, device="cpu", epochs=1, features="cls"
+    )
+    assert unsaved.predict([instance]) == predictions
+
+
+def test_an_unknown_setting_is_named_with_the_valid_ones(tiny_model: Path) -> None:
+    with pytest.raises(UsageError, match=r"'epoch'.*relation takes learning_rate, batch_size"):
+        biosmith.finetune(tiny_model, "mock-relations", data=FOLDER, epoch=1)
