@@ -91,10 +91,13 @@ pretrain(replace(TINY, log_every=1, checkpoint_every={every}), pathlib.Path(sys.
 """
 
 
-def start(tokens: Path, out: Path, workers: int, every: int = 4) -> subprocess.Popen[bytes]:
+def start(
+    tokens: Path, out: Path, workers: int, every: int = 4, group: bool = False
+) -> subprocess.Popen[bytes]:
     script = SCRIPT.format(tests=str(Path(__file__).parents[1]), every=every)
     command = [sys.executable, "-c", script, str(tokens), str(out), str(workers)]
-    return subprocess.Popen(command, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment, start_new_session=group)
 
 
 def wait_for_step(out: Path, step: int, process: subprocess.Popen[bytes]) -> None:
@@ -135,6 +138,21 @@ def test_sigterm_ends_the_step_and_saves_a_checkpoint(tokens: Path, tmp_path: Pa
     process = start(tokens, out, 0, every=1000)
     wait_for_step(out, 3, process)
     process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    saved = [int(p.name.removeprefix("step-")) for p in (out / "checkpoints").iterdir()]
+    assert saved == [read_metrics(out)[-1]["step"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_group_of_processes_stops_as_gracefully(
+    tokens: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    # Ctrl-C, `timeout` and Slurm signal the workers of the loader too; were they to die, so would the run.
+    out = tmp_path / "run"
+    process = start(tokens, out, 2, every=1000, group=True)
+    wait_for_step(out, 3, process)
+    os.killpg(process.pid, number)
     assert process.wait(60) == 0
     saved = [int(p.name.removeprefix("step-")) for p in (out / "checkpoints").iterdir()]
     assert saved == [read_metrics(out)[-1]["step"]]

@@ -6,6 +6,7 @@ run stands is the place of the next micro-batch to be used - not of those alread
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -114,6 +115,7 @@ def load(
         num_workers=workers,
         pin_memory=pin,
         collate_fn=_unchanged,
+        worker_init_fn=_leave_signals_to_the_main_process,
         **options,
     )
     yield from loader
@@ -127,6 +129,15 @@ class _Once:
 
     def __iter__(self) -> Iterator[Request]:
         return self.wanted
+
+
+def _leave_signals_to_the_main_process(worker: int) -> None:
+    """Ctrl-C, and SIGTERM from `timeout` or a cluster, reach the whole group of processes; only the main one stops.
+
+    Workers end when it asks them to, and when it is gone.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _unchanged(loaded: Any) -> Any:
