@@ -61,19 +61,17 @@ def normalise(text: str) -> Normalised | None:
     if not found:
         return None
     parts: list[str] = []
-    starts: list[NDArray[np.int64]] = []
-    ends: list[NDArray[np.int64]] = []
+    starts: list[int] = []
+    ends: list[int] = []
     at = 0
-    for start, end, plain in found:
-        between = np.arange(at, start)
+    for start, end, plain in [*found, (len(text), len(text), "")]:
         parts += [text[at:start], plain]
-        starts += [between, np.full(len(plain), start)]
-        ends += [between + 1, np.full(len(plain), end)]
+        starts += range(at, start)
+        ends += range(at + 1, start + 1)
+        starts += [start] * len(plain)
+        ends += [end] * len(plain)
         at = end
-    rest = np.arange(at, len(text))
-    return Normalised(
-        "".join([*parts, text[at:]]), np.concatenate([*starts, rest]), np.concatenate([*ends, rest + 1])
-    )
+    return Normalised("".join(parts), np.array(starts, np.int64), np.array(ends, np.int64))
 
 
 def _changes(text: str) -> Iterator[tuple[int, int, str]]:

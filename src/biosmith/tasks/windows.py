@@ -12,8 +12,16 @@ Sizes = NDArray[np.int64]
 
 def fitting(sizes: Sizes, room: int, start: int = 0) -> int:
     """Past-the-last word of the longest run from `start` whose pieces fit; at least one word, however long it is."""
-    total = np.cumsum(sizes[start:])
-    return start + max(1, int(np.searchsorted(total, room, side="right")))
+    # Window by window, not over all that is left: nearly all words have pieces, and a text may have millions.
+    end, filled = start, 0
+    while end < len(sizes):
+        total = filled + np.cumsum(sizes[end : end + room + 1])
+        fits = int(np.searchsorted(total, room, side="right"))
+        end += fits
+        if fits < len(total):
+            break
+        filled = int(total[-1])
+    return max(start + 1, end)
 
 
 def adjoining(sizes: Sizes, room: int, may_begin: Sequence[bool] | None = None) -> list[tuple[int, int]]:
