@@ -10,6 +10,7 @@ _PUBLIC = {
     "PretrainingModel": "biosmith.models.bert",
     "count_parameters": "biosmith.models.bert",
     "ModernConfig": "biosmith.models.modern",
+    "MegatronConfig": "biosmith.models.megatron",
     "ModelConfig": "biosmith.models.families",
     "Encoder": "biosmith.models.encoder",
     "load_encoder": "biosmith.models.checkpoint",

@@ -19,7 +19,7 @@ _TASKS = {
     "ForSequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
     "ForQuestionAnswering": ("question-answering", "AutoModelForQuestionAnswering"),
 }
-_TITLES = {"bert": "BERT", "modernbert": "ModernBERT"}
+_TITLES = {"bert": "BERT", "modernbert": "ModernBERT", "megatron-bert": "Megatron BERT"}
 
 
 def model_card(name: str, architecture: str, config: ModelConfig, manifest: Manifest) -> str:

@@ -7,15 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from biosmith.errors import BadInput
-from biosmith.models import bert_names, modern_names
+from biosmith.models import bert_names, megatron_names, modern_names
 from biosmith.models.bert import BertConfig
+from biosmith.models.megatron import MegatronConfig
 from biosmith.models.modern import ModernConfig
 from biosmith.models.naming import Names
 
-ModelConfig = BertConfig | ModernConfig
+ModelConfig = BertConfig | ModernConfig | MegatronConfig
 
 # Hugging Face's model_type, which is `config.kind` -> the family's names.
-FAMILIES: dict[str, Names] = {"bert": bert_names, "modernbert": modern_names}
+FAMILIES: dict[str, Names] = {
+    "bert": bert_names,
+    "modernbert": modern_names,
+    "megatron-bert": megatron_names,
+}
 
 
 def names_of(raw: Mapping[str, Any], file: Path) -> Names:
