@@ -18,8 +18,9 @@ from biosmith.pretraining.assembling import Pieces
 from biosmith.pretraining.masking import MaskingRules, Replacements, SequenceTokens, mask_sequences
 from biosmith.pretraining.mixing import MixedStores
 from biosmith.pretraining.packing import EpochPlan, PackingRules, count_slots
-from biosmith.pretraining.pairs import make_pairs
+from biosmith.pretraining.pairs import Pairs, make_pairs
 from biosmith.pretraining.segments import SegmentRules, snap_segments
+from biosmith.pretraining.sentence_order import OrderRules, make_ordered_pairs
 from biosmith.pretraining.streams import StreamPlan
 from biosmith.randomness import derive_key, random_bits
 from biosmith.tokens.store import Tokens, VocabularyMark
@@ -55,6 +56,8 @@ class DataRules:
         length: tokens of a sequence at most, special tokens included.
         next_sentence: make pairs and labels for next sentence prediction.
         random_probability: how often the second part of a pair comes from another document.
+        order: cut each segment in two, for sentence-order prediction and for plain second segments; not beside
+            `next_sentence`.
         masking: see `MaskingRules`.
         short_probability: see `SegmentRules`.
         mask_copies: number of different maskings; epoch e is masked as epoch e modulo this (Bioformer: 20 fixed
@@ -68,6 +71,7 @@ class DataRules:
     length: int
     next_sentence: bool = True
     random_probability: float = 0.5
+    order: OrderRules | None = None
     masking: MaskingRules = field(default_factory=MaskingRules)
     short_probability: float = 0.1
     mask_copies: int | None = None
@@ -77,21 +81,35 @@ class DataRules:
     def __post_init__(self) -> None:
         if self.pack not in ("documents", "sentences", "stream"):
             raise UsageError(f"batch.pack {self.pack!r} is unknown; valid: documents, sentences, stream")
-        if self.pack != "documents" and self.next_sentence:
+        if self.pack != "documents" and self.has_pairs:
             raise UsageError(
-                f"batch.pack={self.pack} runs documents together, so it has no pairs for next sentence prediction; "
-                "use batch.pack=documents, or a recipe without that objective"
+                f"batch.pack={self.pack} runs documents together, so it has no pairs for next sentence prediction or "
+                "sentence order; use batch.pack=documents, or a recipe without that objective"
             )
+        if self.next_sentence and self.order is not None:
+            raise UsageError(
+                "pairs are made for next sentence prediction or for sentence order, not for both"
+            )
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether a sequence has two segments."""
+        return self.next_sentence or self.order is not None
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether there is something to be learnt about pairs."""
+        return self.next_sentence or (self.order is not None and self.order.has_labels)
 
     @property
     def specials(self) -> int:
         """Special tokens of a sequence."""
-        return 3 if self.next_sentence else 2
+        return 3 if self.has_pairs else 2
 
     @property
     def segment_rules(self) -> SegmentRules:
         """How documents are cut."""
-        minimum = 2 if self.next_sentence else 1
+        minimum = 2 if self.has_labels else 1
         return SegmentRules(self.length - self.specials, minimum, self.short_probability)
 
     @property
@@ -116,7 +134,8 @@ class Batch:
     max_seqlen: int
     masked_positions_M: NDArray[np.int64]
     labels_M: NDArray[np.int64]
-    next_sentence_labels_N: NDArray[np.int64]  # 0 is next, 1 random; IGNORE for every slot without pairs
+    # 0 is next (in order), 1 random (exchanged); IGNORE for every slot without pairs
+    next_sentence_labels_N: NDArray[np.int64]
     counts: Counts
 
 
@@ -131,7 +150,7 @@ class Counts:
     masked: int = 0  # hidden tokens that became [MASK]
     random: int = 0
     kept: int = 0
-    random_pairs: int = 0
+    random_pairs: int = 0  # or exchanged ones
     dropped: int = 0  # tokens cut off because a sequence or the batch was full
     overflow: int = 0  # hidden tokens beyond the masked-token budget: they stay hidden but are not predicted
 
@@ -219,7 +238,7 @@ class BatchMaker:
         targets = np.full(slots, IGNORE, dtype=np.int64)
         targets[:count] = tokens.ids[masked.positions[:count]]
         pair_labels = np.full(len(self._slot_template()) - 1, IGNORE, dtype=np.int64)
-        if self.rules.next_sentence:
+        if self.rules.has_labels:
             pair_labels[: len(pieces.labels)] = pieces.labels
         total = self.rules.micro_tokens
         lengths = tokens.lengths
@@ -269,6 +288,19 @@ class BatchMaker:
         read = self.source.gather(bounds.documents, *bounds.with_margin())
         starts, stops = snap_segments(bounds, read.offsets, read.word_starts, read.sentence_starts)
         limit = rules.segment_rules.limit
+        if rules.order is not None:
+            pairs = make_ordered_pairs(
+                starts,
+                stops,
+                places,
+                read.word_starts,
+                read.sentence_starts,
+                limit,
+                rules.order,
+                rules.seed,
+                plan.epoch,
+            )
+            return read, _as_pieces(pairs, places)
         if not rules.next_sentence:
             fitted = np.minimum(stops, starts + limit)
             none = np.zeros(len(starts), dtype=np.int64)
@@ -293,11 +325,7 @@ class BatchMaker:
             rules.seed,
             epoch=plan.epoch,
         )
-        begin = np.stack([pairs.first_start, pairs.second_start], axis=1).ravel()
-        end = np.stack([pairs.first_stop, pairs.second_stop], axis=1).ravel()
-        segments = np.tile(np.array([0, 1]), len(places))
-        number = np.repeat(np.arange(len(places)), 2)
-        return read, Pieces.of(begin, end - begin, number, segments, places, pairs.labels, pairs.dropped)
+        return read, _as_pieces(pairs, places)
 
     def _slot_template(self) -> range:
         """Entries of `cu_seqlens`: one a sequence slot, and those that the longest unused tail needs."""
@@ -319,6 +347,14 @@ class BatchMaker:
         positions = np.arange(-len(within), total - len(within), dtype=np.int64) % self.rules.length
         positions[: len(within)] = within
         return positions.astype(np.int32)
+
+
+def _as_pieces(pairs: Pairs, places: Integers) -> Pieces:
+    begin = np.stack([pairs.first_start, pairs.second_start], axis=1).ravel()
+    end = np.stack([pairs.first_stop, pairs.second_stop], axis=1).ravel()
+    segments = np.tile(np.array([0, 1]), len(places))
+    number = np.repeat(np.arange(len(places)), 2)
+    return Pieces.of(begin, end - begin, number, segments, places, pairs.labels, pairs.dropped)
 
 
 def _padded(values: NDArray[np.int32], total: int, fill: int) -> NDArray[np.int32]:

@@ -77,6 +77,18 @@ class NextSentencePrediction:
     weight: float = 1.0
 
 
+@dataclass(frozen=True)
+class SentenceOrderPrediction:
+    """Do the two segments stand in the order of the text? (Lan et al., 2020, ALBERT, section 3.1; label 0 = they do,
+    1 = they were exchanged.) The same head as for next-sentence prediction learns it."""
+
+    kind: Literal["sentence_order_prediction"] = "sentence_order_prediction"
+    swap_probability: float = 0.5
+    weight: float = 1.0
+
+
+PAIR_OBJECTIVES = ("next_sentence_prediction", "sentence_order_prediction")
+
 Profile = Literal["faithful", "fast"]
 
 
@@ -99,7 +111,9 @@ class AdversarialMaskedLanguageModel:
         return step >= round(self.start * steps)
 
 
-Objective = MaskedLanguageModel | NextSentencePrediction | AdversarialMaskedLanguageModel
+Objective = (
+    MaskedLanguageModel | NextSentencePrediction | SentenceOrderPrediction | AdversarialMaskedLanguageModel
+)
 
 
 @dataclass(frozen=True)
@@ -292,6 +306,8 @@ class Recipe:
             )
         if self.batch.tokens < 1:
             raise UsageError(f"batch.tokens must be at least 1, not {self.batch.tokens}")
+        if len([o for o in self.objectives if o.kind in PAIR_OBJECTIVES]) > 1:
+            raise UsageError(f"only one of {' and '.join(PAIR_OBJECTIVES)} can be an objective")
 
     def with_vocabulary(self, size: int, pad_id: int = 0) -> Recipe:
         """The same recipe for another vocabulary; the word embedding follows its size."""
@@ -304,6 +320,14 @@ class Recipe:
     def objective(self, kind: str) -> Any:
         """The objective of that kind, or None."""
         return next((o for o in self.objectives if o.kind == kind), None)
+
+    @property
+    def pair_objective(self) -> NextSentencePrediction | SentenceOrderPrediction | None:
+        """The objective that needs pairs of segments, if there is one."""
+        return next(
+            (o for o in self.objectives if isinstance(o, NextSentencePrediction | SentenceOrderPrediction)),
+            None,
+        )
 
     def weight_of(self, kind: str) -> float:
         """Weight of the objective of that kind in the loss, 0 if there is none."""

@@ -15,7 +15,7 @@ from biosmith.pretraining.step import Trainer
 
 @dataclass(frozen=True)
 class HeldOutLoss:
-    """Mean losses in nats; `next_sentence` is None without that objective."""
+    """Mean losses in nats; `next_sentence` is that of sentence order, too, and None without either objective."""
 
     masked_language: float
     next_sentence: float | None
@@ -23,8 +23,8 @@ class HeldOutLoss:
 
     def total(self, recipe: Recipe) -> float:
         """The training objective on held-out documents, an adversarial part left out."""
-        masked, pairs = (recipe.weight_of(k) for k in ("masked_language_model", "next_sentence_prediction"))
-        return masked * self.masked_language + pairs * (self.next_sentence or 0.0)
+        pairs, weight = recipe.pair_objective, recipe.weight_of("masked_language_model")
+        return weight * self.masked_language + (pairs.weight if pairs else 0.0) * (self.next_sentence or 0.0)
 
 
 def evaluate(trainer: Trainer, maker: BatchMaker, most_tokens: int) -> HeldOutLoss:
@@ -46,6 +46,6 @@ def evaluate(trainer: Trainer, maker: BatchMaker, most_tokens: int) -> HeldOutLo
     masked_language, next_sentence, _ = sums.tolist()
     return HeldOutLoss(
         masked_language / max(1, predicted),
-        next_sentence / max(1, sequences) if maker.rules.next_sentence else None,
+        next_sentence / max(1, sequences) if maker.rules.has_labels else None,
         tokens,
     )

@@ -106,7 +106,7 @@ def _load(checkpoint: Path, recipe: Recipe) -> PretrainingModel:
     with torch.device("meta"):
         model = PretrainingModel(
             config,
-            next_sentence=recipe.objective("next_sentence_prediction") is not None,
+            next_sentence=recipe.pair_objective is not None,
             pooler="encoder.pooler.dense.weight" in tensors,
         )
     model.load_state_dict(tensors, assign=True)

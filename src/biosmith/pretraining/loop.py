@@ -36,7 +36,7 @@ from biosmith.pretraining.preparing import (
     micro_batches,
     phase_of,
 )
-from biosmith.pretraining.reporting import Reporter, Stopwatch
+from biosmith.pretraining.reporting import PAIR_LOSSES, Reporter, Stopwatch
 from biosmith.pretraining.run import Outcome, Settings
 from biosmith.pretraining.step import Trainer, reset_window
 from biosmith.pretraining.tracking import find_trackers
@@ -179,7 +179,8 @@ class _Run:
         with self.watch.paused():
             found = evaluate(self.trainer, self.held_out, EVALUATION_STEPS * self.recipe.batch.tokens)
         line = {"eval_loss": found.total(self.recipe), "eval_mlm_loss": found.masked_language}
-        return line if found.next_sentence is None else line | {"eval_nsp_loss": found.next_sentence}
+        key = PAIR_LOSSES[pairs.kind] if (pairs := self.recipe.pair_objective) else ""
+        return line if found.next_sentence is None else line | {f"eval_{key}": found.next_sentence}
 
     def _checkpoint(self) -> None:
         window = tuple(self.trainer.window.tolist())  # waits for the device

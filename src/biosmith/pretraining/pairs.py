@@ -68,12 +68,9 @@ def make_pairs(
     sentences, words = np.flatnonzero(sentence_starts), np.flatnonzero(word_starts)
 
     def cut(segment: Integers, low: Integers, high: Integers) -> Integers:
-        """A sentence start near a random position in [low, high) of the segment; else a word start; else any."""
-        begin, end = starts[segment], stops[segment]
-        at = begin + low + (where[segment] * np.maximum(high - low, 1)).astype(np.int64)
-        found = nearest_mark(sentences, at, begin, end)
-        found = np.where(found < 0, nearest_mark(words, at, begin, end), found)
-        return np.where(found < 0, np.clip(at, begin + 1, np.maximum(end - 1, begin + 1)), found)
+        """A cut near a random position in [low, high) of the segment."""
+        at = starts[segment] + low + (where[segment] * np.maximum(high - low, 1)).astype(np.int64)
+        return cut_near(at, starts[segment], stops[segment], sentences, words)
 
     middle = np.empty(len(starts), dtype=np.int64)
     middle[one] = cut(one, np.ones(couples, dtype=np.int64), lengths[one])
@@ -92,6 +89,22 @@ def make_pairs(
     labels = np.where(partner != np.arange(len(starts)), IS_RANDOM, IS_NEXT)
     lost = int(lengths[~usable].sum())
     return _fit(Pairs(starts, middle, second_start, second_stop, labels, lost), limit)
+
+
+def cut_near(
+    at: Integers, starts: Integers, stops: Integers, sentences: Integers, words: Integers
+) -> Integers:
+    """Where to cut segments in two: the sentence start nearest to `at` that leaves both parts something; where a
+    segment has none, a word start; else any token.
+
+    Args:
+        at: wanted positions among the tokens read, [n].
+        starts, stops: of the segments, [n].
+        sentences, words: positions of sentence starts and of word starts.
+    """
+    found = nearest_mark(sentences, at, starts, stops)
+    found = np.where(found < 0, nearest_mark(words, at, starts, stops), found)
+    return np.where(found < 0, np.clip(at, starts + 1, np.maximum(stops - 1, starts + 1)), found)
 
 
 def _fit(pairs: Pairs, limit: int) -> Pairs:

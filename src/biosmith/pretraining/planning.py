@@ -123,8 +123,7 @@ def plan(recipe: Recipe, gpu: str = "h100", gpus: int = 1, corpus_tokens: int | 
 
 def recipe_parameters(recipe: Recipe) -> int:
     """Parameters of the recipe's model with its heads."""
-    pairs = recipe.objective("next_sentence_prediction") is not None
-    return count_parameters(recipe.model, next_sentence=pairs)
+    return count_parameters(recipe.model, next_sentence=recipe.pair_objective is not None)
 
 
 def phases(recipe: Recipe) -> list[tuple[float, float, int, int]]:

@@ -16,6 +16,7 @@ from biosmith.errors import UsageError
 from biosmith.pretraining.batches import BatchMaker, DataRules, TokenSource, hold_out
 from biosmith.pretraining.config import LengthPhase, Recipe
 from biosmith.pretraining.masking import MaskingRules
+from biosmith.pretraining.sentence_order import OrderRules
 from biosmith.progress import say
 from biosmith.randomness import derive_key
 
@@ -160,6 +161,7 @@ def _phase_seed(recipe: Recipe, phase: int) -> int:
 
 def _data_rules(recipe: Recipe, length: int, seed: int) -> DataRules:
     masked, pairs = (recipe.objective(kind) for kind in ("masked_language_model", "next_sentence_prediction"))
+    order = recipe.objective("sentence_order_prediction")
     if masked is None:
         raise UsageError(f"recipe {recipe.name} has no masked_language_model objective")
     assert recipe.batch.micro_batch_tokens is not None
@@ -169,6 +171,7 @@ def _data_rules(recipe: Recipe, length: int, seed: int) -> DataRules:
         length=length,
         next_sentence=pairs is not None,
         random_probability=0.5 if pairs is None else pairs.random_probability,
+        order=None if order is None else OrderRules(order.swap_probability),
         masking=MaskingRules(
             masked.rate, masked.unit, masked.replace, masked.replace_per, masked.longest_ngram
         ),

@@ -22,6 +22,8 @@ from biosmith.pretraining.step import OBJECTIVES, Window, read_window
 from biosmith.pretraining.tracking import Tracker
 from biosmith.progress import say
 
+# Objective over pairs -> the key of its loss.
+PAIR_LOSSES = {"next_sentence_prediction": "nsp_loss", "sentence_order_prediction": "sop_loss"}
 # Updates in a row whose gradient is not finite, after which a run is given up.
 MOST_SKIPPED = 25
 # Steps the host may run ahead of a CUDA device.
@@ -121,10 +123,12 @@ class Reporter:
         mlm = window.masked_language_loss / window.predicted if window.predicted else float("nan")
         nsp = window.next_sentence_loss / window.sequences if window.sequences else float("nan")
         adversarial = window.adversarial_loss / window.predicted if window.predicted else float("nan")
-        losses = {"mlm_loss": mlm, "nsp_loss": nsp, "adversarial_loss": adversarial}
+        pairs = recipe.pair_objective
+        kinds = [OBJECTIVES[0], pairs.kind if pairs else OBJECTIVES[1], OBJECTIVES[2]]
+        losses = {"mlm_loss": mlm, PAIR_LOSSES[kinds[1]]: nsp, "adversarial_loss": adversarial}
         parts = {
             key: (recipe.weight_of(kind), value)
-            for kind, (key, value) in zip(OBJECTIVES, losses.items(), strict=True)
+            for kind, (key, value) in zip(kinds, losses.items(), strict=True)
             if recipe.objective(kind) is not None
         }
         hidden, peak = max(1, counts.hidden), recipe.optimizer.learning_rate
@@ -148,6 +152,8 @@ class Reporter:
         }
         if "nsp_loss" not in parts:
             del line["random_pairs"]
+        if "sop_loss" in parts:
+            line["exchanged_pairs"] = counts.random_pairs / max(1, counts.sequences)
         return line
 
     def close(self) -> None:

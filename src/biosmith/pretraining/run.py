@@ -247,7 +247,7 @@ def _require_vocabulary(init: Path, rows: int, store: TokenStore) -> None:
 def _make_model(recipe: Recipe, init: Path | None) -> PretrainingModel:
     """A fresh model, initialised from the run's seed, or the one to go on from."""
     torch.manual_seed(derive_key(recipe.seed, "initialise"))
-    pairs = recipe.objective("next_sentence_prediction") is not None
+    pairs = recipe.pair_objective is not None
     if init is None:
         return PretrainingModel(recipe.model, next_sentence=pairs)
     loaded, _ = load_pretraining_model(init, next_sentence=pairs, dtype=torch.float32)

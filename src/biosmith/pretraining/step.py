@@ -40,7 +40,8 @@ OBJECTIVES = ("masked_language_model", "next_sentence_prediction", "adversarial_
 
 
 class LossSums(nn.Module):
-    """Sums of the losses of a micro-batch, float32 [3]: masked language model, next sentence prediction, adversarial.
+    """Sums of the losses of a micro-batch, float32 [3]: masked language model, pairs (next sentence prediction or
+    sentence order prediction), adversarial.
 
     Args:
         model: with both heads, or without the next-sentence head, whose sum is then 0.
@@ -225,7 +226,9 @@ class Trainer:
         if compile != "off" and recipe.objective("adversarial_masked_language_model") is None:
             self.loss_sums = torch.compile(self.module, dynamic=False, mode=compile)
         self.optimizers = make_optimizers(model, recipe.optimizer)
+        pairs = recipe.pair_objective
         weights = [recipe.weight_of(kind) for kind in OBJECTIVES]
+        weights[1] = 0.0 if pairs is None else pairs.weight
         # Data parallelism takes the mean of the devices' gradients.
         self.weights = self.devices.size * torch.tensor(weights, dtype=torch.float64, device=self.device)
         self.window = torch.zeros(WINDOW_SIZE, dtype=torch.float64, device=self.device)

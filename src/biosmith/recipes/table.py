@@ -54,9 +54,7 @@ def with_profile(recipe: Recipe, profile: Profile) -> Recipe:
 
 def parameters(recipe: Recipe) -> int:
     """Parameters of the recipe's model with its pretraining heads."""
-    return count_parameters(
-        recipe.model, next_sentence=recipe.objective("next_sentence_prediction") is not None
-    )
+    return count_parameters(recipe.model, next_sentence=recipe.pair_objective is not None)
 
 
 def rows(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
