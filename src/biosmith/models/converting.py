@@ -66,13 +66,23 @@ def _read_pickles(source: Path) -> dict[str, Tensor]:
         raise UsageError(f"{source} has no {', '.join(missing)}; supported: {SUPPORTED}")
     tensors: dict[str, Tensor] = {}
     for file in files:
-        try:
-            tensors |= torch.load(file, map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError as error:
-            reason = "holds something else than tensors, and opening it could run code"
-            raise BadInput(file, reason) from error
-        except (RuntimeError, EOFError, TypeError, ValueError) as error:
-            raise BadInput(file, f"is damaged or no checkpoint of torch: {error}") from error
+        tensors |= read_pickle(file)
+    return tensors
+
+
+def read_pickle(file: Path) -> dict[str, Tensor]:
+    """The tensors of a pickle, opened with torch's restricted reader, which runs no code.
+
+    Raises:
+        BadInput: it is damaged, or would run code.
+    """
+    try:
+        tensors: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        reason = "holds something else than tensors, and opening it could run code"
+        raise BadInput(file, reason) from error
+    except (RuntimeError, EOFError, TypeError, ValueError) as error:
+        raise BadInput(file, f"is damaged or no checkpoint of torch: {error}") from error
     return tensors
 
 
