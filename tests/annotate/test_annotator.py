@@ -78,13 +78,39 @@ def check_offsets(annotated: Document) -> None:
         assert annotated.passage_at(mention.start, mention.end) is not None
 
 
-@given(st.lists(NASTY, min_size=1, max_size=4))
+@given(st.lists(NASTY, min_size=1, max_size=4), st.booleans())
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_every_mention_is_the_text_at_its_offsets_whatever_the_text(nlp: Annotator, texts: list[str]) -> None:
+def test_every_mention_is_the_text_at_its_offsets_whatever_the_text(
+    nlp: Annotator, texts: list[str], normalise: bool
+) -> None:
     given_document = Document.build("1", [Passage("paragraph", t) for t in texts])
-    (annotated,) = nlp.annotate([given_document])
+    reading = Annotator(nlp.readers, normalise=normalise)
+    (annotated,) = reading.annotate([given_document])
     assert annotated.text == given_document.text
     check_offsets(annotated)
+
+
+@pytest.mark.parametrize(
+    "text", ["colitis-like " * 2_000, "x" * 30_000, "a\u0301" * 20_000, "((" * 3_000, "\x01 " * 5_000]
+)
+def test_huge_paragraphs_without_a_full_stop_are_read_to_their_end(nlp: Annotator, text: str) -> None:
+    text += " and gout"
+    (annotated,) = nlp.annotate([document(text)])
+    check_offsets(annotated)
+    assert "gout" in [m.text for m in annotated.mentions if m.end == len(text)]
+    assert nlp.counts.truncated == 0
+
+
+def test_variants_of_characters_are_read_as_plain_ones_where_that_is_asked_for(tagger_folder: Path) -> None:
+    # The vocabulary has letters, but no ligatures: as it stands the word is one unknown piece.
+    text = "Patients with pro\ufb01t and gout were given heparin."
+    given_document = document(text)
+    as_it_stands, plain = (biosmith.load(tagger_folder, normalise=flag) for flag in (False, True))
+    for nlp in (as_it_stands, plain):
+        (annotated,) = nlp.annotate([given_document])
+        check_offsets(annotated)
+        assert "gout" in [m.text for m in annotated.mentions]
+    assert (as_it_stands.counts.unknown, plain.counts.unknown) == (1, 0)
 
 
 def test_mentions_are_found_in_every_passage(nlp: Annotator) -> None:
