@@ -183,7 +183,7 @@ def _add_routes(
     @app.post(
         "/v1/batch", tags=["annotate"], response_class=StreamingResponse,
         responses={200: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}},
-        openapi_extra=_body("application/x-ndjson", {"type": "string"}),
+        openapi_extra=_body("text/plain", {"type": "string", "description": "a JSON object a line"}),
     )  # fmt: skip
     async def batch(request: Request) -> StreamingResponse:
         """Annotate documents given one a line as JSON; each line of the answer is the line's document, or its `error`."""

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from biosmith.annotate.annotator import Annotator
 from biosmith.rejects import Rejects
+from biosmith.serve.memory import give_back
 from biosmith.text.document import Document
 
 # One call of the engine: enough to fill batches, little enough that nobody waits long for their turn.
 MOST_DOCUMENTS, MOST_CHARACTERS = 64, 100_000
+BATCHES_A_TRIM = 100  # after so many, memory that is free again goes back to the system
+TURN = 8  # documents of one request before it is the next one's turn
 
 log = logging.getLogger("biosmith")
 
@@ -49,7 +52,7 @@ class _Request:
 class Batcher:
     """Annotates documents for many clients at once; a request's documents come back in its order.
 
-    Requests take turns, a document each, so that a long one does not keep short ones waiting.
+    Requests take turns, a few documents each, so that a long one does not keep short ones waiting.
 
     Args:
         nlp: the annotator; only the thread of this object uses it.
@@ -114,6 +117,7 @@ class Batcher:
         self._thread.join(timeout=30)
 
     def _work(self) -> None:
+        batches = 0
         while True:
             with self._changed:
                 while not self._requests and not self._closed:
@@ -124,17 +128,21 @@ class Batcher:
                 batch = self._take()
             if batch:
                 self._annotate(batch)
+                batches += 1
+                if batches % BATCHES_A_TRIM == 0:
+                    give_back()
         for request in waiting:
             _hand_back(request, [Failure("the service is shutting down")] * len(request.results))
 
     def _take(self) -> list[tuple[_Request, int, Document]]:
-        """The next documents, one of each request in turn."""
+        """The next documents, some of each request in turn."""
         batch: list[tuple[_Request, int, Document]] = []
-        characters = 0
+        characters = taken = 0
         while self._requests and len(batch) < MOST_DOCUMENTS:
             request = self._requests[0]
             if request.abandoned:
                 self._requests.popleft()
+                taken = 0
                 self._characters -= sum(len(document.text) for _, document in request.waiting)
                 continue
             index, document = request.waiting[0]
@@ -143,9 +151,13 @@ class Batcher:
             request.waiting.popleft()
             batch.append((request, index, document))
             characters += len(document.text)
-            self._requests.rotate(-1)
+            taken += 1
             if not request.waiting:
-                self._requests.remove(request)
+                self._requests.popleft()
+                taken = 0
+            elif taken == TURN:
+                self._requests.rotate(-1)
+                taken = 0
         return batch
 
     def _annotate(self, batch: Sequence[tuple[_Request, int, Document]]) -> None:

@@ -17,6 +17,7 @@ from biosmith.errors import BiosmithError, UsageError
 from biosmith.progress import say
 from biosmith.serve.app import make_app
 from biosmith.serve.batching import Batcher
+from biosmith.serve.memory import keep_few_pools
 from biosmith.serve.models import describe, require_safe
 from biosmith.serve.protocol import with_deadline
 from biosmith.serve.settings import Limits
@@ -75,6 +76,7 @@ def open_service(
         raise UsageError(f"{leaderboard} has no index.html; make the site with biosmith bench leaderboard")
     if token is not None and (not token or not token.isascii() or not token.isprintable()):
         raise UsageError("the token must be of printable ASCII characters")
+    keep_few_pools()
     listening = _listen(host, port)
     try:
         batcher = Batcher(load(folders, engine=engine, device=device, link=link), limits.waiting_characters)
