@@ -72,7 +72,12 @@ class BertConfig:
 
     @property
     def has_segments(self) -> bool:
-        """Whether the family tells segments apart, and has a pooler and a next-sentence head."""
+        """Whether the family tells segments apart."""
+        return True
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether the family has a pooler and a head over pairs of segments."""
         return True
 
     def without_dropout(self) -> BertConfig:
@@ -117,7 +122,7 @@ class PretrainingModel(nn.Module):
     """An encoder with the masked-language head and, if asked for, the pooler and next-sentence head.
 
     The decoder of the masked-language head is the word embedding itself (tied); it has its own bias. The family
-    follows from the configuration; one without segments has no next-sentence head, and ignores segments.
+    follows from the configuration; one without a pooler has no next-sentence head, one without segments ignores them.
 
     Args:
         config: of any family.
@@ -133,11 +138,11 @@ class PretrainingModel(nn.Module):
     ) -> None:
         super().__init__()
         if next_sentence is None:
-            next_sentence = config.has_segments
-        if (next_sentence or pooler) and not config.has_segments:
+            next_sentence = config.has_pooler
+        if (next_sentence or pooler) and not config.has_pooler:
             raise UsageError(
-                f"a {config.kind} model tells no segments apart and has no next-sentence head: "
-                "pretrain it with masked_language_model alone"
+                f"a {config.kind} model has no pooler and no next-sentence head: "
+                "pretrain it without an objective over pairs of segments"
             )
         self.config = config
         self.encoder = config.make_encoder(pooler=next_sentence if pooler is None else pooler)

@@ -59,20 +59,28 @@ ALIASES = {
 
 def places(config: BertConfig) -> dict[str, Place]:
     """Canonical Hugging Face name -> place, for a model of that configuration."""
-    table = {
-        "embeddings.word_embeddings.weight": Place("encoder.embeddings.words.weight"),
-        "embeddings.position_embeddings.weight": Place("encoder.embeddings.positions.weight"),
-        "embeddings.token_type_embeddings.weight": Place("encoder.embeddings.types.weight"),
-        "cls.predictions.bias": Place("masked_language_head.bias"),
-    }
+    table = encoder_places(config.layers)
+    table["cls.predictions.bias"] = Place("masked_language_head.bias")
     dense = {
-        "embeddings.LayerNorm": "encoder.embeddings.norm",
         "pooler.dense": "encoder.pooler.dense",
         "cls.predictions.transform.dense": "masked_language_head.dense",
         "cls.predictions.transform.LayerNorm": "masked_language_head.norm",
         "cls.seq_relationship": "next_sentence_head.dense",
     }
-    for layer in range(config.layers):
+    for name, place in dense.items():
+        table |= {f"{name}.{kind}": Place(f"{place}.{kind}") for kind in ("weight", "bias")}
+    return table
+
+
+def encoder_places(layers: int) -> dict[str, Place]:
+    """The same for embeddings and layers alone, which ELECTRA's folders call alike."""
+    table = {
+        "embeddings.word_embeddings.weight": Place("encoder.embeddings.words.weight"),
+        "embeddings.position_embeddings.weight": Place("encoder.embeddings.positions.weight"),
+        "embeddings.token_type_embeddings.weight": Place("encoder.embeddings.types.weight"),
+    }
+    dense = {"embeddings.LayerNorm": "encoder.embeddings.norm"}
+    for layer in range(layers):
         theirs, ours = f"encoder.layer.{layer}.", f"encoder.layers.{layer}."
         dense |= {
             f"{theirs}attention.output.dense": f"{ours}attention.output",
@@ -122,11 +130,7 @@ def config_from_hugging_face(raw: Mapping[str, Any], file: Path) -> BertConfig:
     Raises:
         BadInput: a BERT with something that this encoder does not compute.
     """
-    for key, wanted in (("position_embedding_type", "absolute"), ("is_decoder", False)):
-        if raw.get(key, wanted) not in (wanted, None):
-            raise BadInput(file, f"{key} is not supported", value=raw[key], valid=[wanted])
-    if raw.get("tie_word_embeddings") is False:
-        raise BadInput(file, "the decoder is not tied to the word embedding", value=False, valid=[True])
+    require_plain(raw, file)
     values = {ours: getattr(_DEFAULTS, ours) for ours in FIELDS.values()}
     values |= {ours: raw[theirs] for theirs, ours in FIELDS.items() if raw.get(theirs) is not None}
     values["activation"] = ACTIVATION_NAMES.get(values["activation"], values["activation"])
@@ -150,12 +154,33 @@ def config_to_hugging_face(config: BertConfig, raw: Mapping[str, Any] | None) ->
             "is_decoder": False,
             "classifier_dropout": None,
         }
-    else:
-        base = dict(raw)
-    for theirs, ours in FIELDS.items():
-        value, before = getattr(config, ours), base.get(theirs)
-        is_default = raw is not None and before is None and value == getattr(_DEFAULTS, ours)
+        return with_fields(base, config, FIELDS, None)
+    return with_fields(raw, config, FIELDS, _DEFAULTS)
+
+
+def with_fields(
+    base: Mapping[str, Any], config: Any, fields: Mapping[str, str], defaults: Any
+) -> dict[str, Any]:
+    """`base` with the fields of a configuration: what it leaves out stays out where it is the default (None: nothing
+    is), and another name of an activation stays as it is."""
+    made = dict(base)
+    for theirs, ours in fields.items():
+        value, before = getattr(config, ours), made.get(theirs)
+        is_default = defaults is not None and before is None and value == getattr(defaults, ours)
         is_synonym = theirs == "hidden_act" and ACTIVATION_NAMES.get(str(before)) == value
         if not is_default and not is_synonym:
-            base[theirs] = value
-    return base
+            made[theirs] = value
+    return made
+
+
+def require_plain(raw: Mapping[str, Any], file: Path) -> None:
+    """Raise `BadInput` where a `config.json` asks for what BERT's encoder does not compute."""
+    for key, wanted in (
+        ("position_embedding_type", "absolute"),
+        ("is_decoder", False),
+        ("add_cross_attention", False),
+    ):
+        if raw.get(key, wanted) not in (wanted, None):
+            raise BadInput(file, f"{key} is not supported", value=raw[key], valid=[wanted])
+    if raw.get("tie_word_embeddings") is False:
+        raise BadInput(file, "the decoder is not tied to the word embedding", value=False, valid=[True])

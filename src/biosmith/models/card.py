@@ -13,13 +13,20 @@ if TYPE_CHECKING:
 
 # By the end of the architecture's name.
 _TASKS = {
+    "ElectraForPreTraining": ("feature-extraction", "AutoModelForPreTraining"),
     "ForPreTraining": ("fill-mask", "AutoModelForMaskedLM"),
     "ForMaskedLM": ("fill-mask", "AutoModelForMaskedLM"),
     "ForTokenClassification": ("token-classification", "AutoModelForTokenClassification"),
     "ForSequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
     "ForQuestionAnswering": ("question-answering", "AutoModelForQuestionAnswering"),
 }
-_TITLES = {"bert": "BERT", "modernbert": "ModernBERT", "megatron-bert": "Megatron BERT"}
+_TITLES = {
+    "bert": "BERT",
+    "modernbert": "ModernBERT",
+    "megatron-bert": "Megatron BERT",
+    "electra": "ELECTRA",
+    "albert": "ALBERT",
+}
 
 
 def model_card(name: str, architecture: str, config: ModelConfig, manifest: Manifest) -> str:

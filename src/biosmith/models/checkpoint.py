@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from biosmith.errors import BadInput, UsageError
 from biosmith.models.bert import PretrainingModel
+from biosmith.models.electra import Discriminator, ElectraConfig, ReplacedTokenHead
 from biosmith.models.encoder import Encoder, initialise
 from biosmith.models.families import ModelConfig, config_from_hugging_face, names_of
 from biosmith.models.heads import NextSentenceHead, Pooler
@@ -50,7 +51,7 @@ class Origin:
 
 
 def load_encoder(folder: str | Path, *, dtype: torch.dtype | None = None) -> tuple[Encoder, ModelConfig]:
-    """The encoder of a BERT- or ModernBERT-shaped Hugging Face folder, whatever its heads; in evaluation mode.
+    """The encoder of a Hugging Face folder of any family in `families`, whatever its heads; in evaluation mode.
 
     Args:
         folder: holds `config.json` and safetensors (one file or shards).
@@ -90,7 +91,7 @@ def build_encoder(
 def load_pretraining_model(
     folder: str | Path, *, next_sentence: bool | None = None, dtype: torch.dtype | None = None
 ) -> tuple[PretrainingModel, ModelConfig]:
-    """The encoder and pretraining heads of a BERT- or ModernBERT-shaped Hugging Face folder; in evaluation mode.
+    """The encoder and pretraining heads of a Hugging Face folder of any family in `families`; in evaluation mode.
 
     Heads that the folder lacks are initialised, named on stderr and in `model.encoder.origin.initialised`.
 
@@ -104,10 +105,10 @@ def load_pretraining_model(
     """
     folder = Path(folder)
     config, raw = read_config(folder)
-    if next_sentence and not config.has_segments:
+    if next_sentence and not config.has_pooler:
         raise UsageError(
             f"{folder} is a {config.kind} model, which has no next-sentence head: "
-            "pretrain it with masked_language_model alone"
+            "pretrain it without an objective over pairs of segments"
         )
     read = _Read.of(folder, config, raw, read_tensors(folder))
     wanted = {"masked_language_head"} | (read.parts & {"pooler"})
@@ -123,6 +124,36 @@ def load_pretraining_model(
     if origin.initialised:
         say(f"{folder} has no {', '.join(origin.initialised)}: initialised afresh")
     return model.eval(), read.config
+
+
+def load_discriminator(
+    folder: str | Path, *, dtype: torch.dtype | None = None
+) -> tuple[Discriminator, ElectraConfig]:
+    """The discriminator of an ELECTRA-shaped Hugging Face folder, with its head; in evaluation mode.
+
+    A head that the folder lacks is initialised, and named as in `load_pretraining_model`.
+
+    Args:
+        folder: holds `config.json` and safetensors (one file or shards).
+        dtype: of the parameters; None keeps the file's.
+
+    Raises:
+        UsageError, BadInput: as `load_encoder`; or the folder is of another family.
+    """
+    folder = Path(folder)
+    config, raw = read_config(folder)
+    if not isinstance(config, ElectraConfig):
+        raise UsageError(f"{folder} is a {config.kind} model, not an electra one: it has no discriminator")
+    read = _Read.of(folder, config, raw, read_tensors(folder))
+    wanted = {"replaced_token_head"}
+    state, origin = read.state(wanted, wanted & read.parts)
+    with torch.device("meta"):
+        model = Discriminator(config)
+    _fill(model, state, dtype)
+    model.encoder.origin = origin
+    if origin.initialised:
+        say(f"{folder} has no {', '.join(origin.initialised)}: initialised afresh")
+    return model.eval(), config
 
 
 def read_config(folder: Path) -> tuple[ModelConfig, dict[str, Any]]:
@@ -248,6 +279,7 @@ def _fresh(part: str, config: ModelConfig, dtype: torch.dtype) -> dict[str, Tens
         "pooler": (lambda: Pooler(config), "encoder.pooler."),
         "masked_language_head": (config.make_masked_language_head, "masked_language_head."),
         "next_sentence_head": (lambda: NextSentenceHead(config), "next_sentence_head."),
+        "replaced_token_head": (lambda: ReplacedTokenHead(config), "replaced_token_head."),  # type: ignore[arg-type]
     }
     make, prefix = kinds[part]
     module = make()

@@ -6,17 +6,21 @@ Another family (`modern`: pre-LN, rotary, gated) brings its own embeddings and l
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from biosmith.models.attention import Attend, PackedAttention, PaddedAttention
 from biosmith.models.heads import Pooler, activate
 
 if TYPE_CHECKING:
+    from biosmith.models.albert import AlbertConfig
     from biosmith.models.bert import BertConfig
     from biosmith.models.checkpoint import Origin
+    from biosmith.models.electra import ElectraConfig
     from biosmith.models.families import ModelConfig
     from biosmith.models.modern import WordEmbeddings
 
@@ -25,14 +29,18 @@ class Encoder(nn.Module):
     """Embeddings and layers of BERT; `pooler` is the tanh layer over a sequence's first token, or None.
 
     `origin` says which Hugging Face folder the weights came from (None for a fresh model), so that saving gives the
-    same tensors under the same names.
+    same tensors under the same names. With `activation_checkpointing`, training keeps the input of each layer only and
+    computes the rest again in the backward pass: less memory, a third more work.
     """
+
+    activation_checkpointing = False
 
     def __init__(self, config: ModelConfig, *, pooler: bool = True) -> None:
         super().__init__()
         self.config = config
         self.embeddings = self._make_embeddings(config)
-        self.layers = nn.ModuleList(self._make_layer(config, number) for number in range(config.layers))
+        self.projection = self._make_projection(config)
+        self.layers = nn.ModuleList(self._make_layers(config))
         self.pooler = Pooler(config) if pooler else None
         self.origin: Origin | None = None
         initialise(self, config.initializer_range)
@@ -42,15 +50,37 @@ class Encoder(nn.Module):
     def _make_embeddings(self, config: Any) -> Embeddings | WordEmbeddings:
         return Embeddings(config)
 
+    def _make_projection(self, config: Any) -> nn.Linear | None:
+        """From the width of the embeddings to that of the layers, where they differ."""
+        return None
+
+    def _make_layers(self, config: Any) -> Iterable[nn.Module]:
+        return (self._make_layer(config, number) for number in range(config.layers))
+
     def _make_layer(self, config: Any, number: int) -> nn.Module:
         return PostNormLayer(config)
+
+    def in_order(self) -> Iterable[nn.Module]:
+        """The layers as they are gone through; a shared one comes several times."""
+        return self.layers
 
     def _through_layers(
         self, x: Tensor, attend: PaddedAttention | PackedAttention, positions: Tensor
     ) -> Tensor:
-        for layer in self.layers:
-            x = layer(x, attend)
+        for layer in self.in_order():
+            x = self.checkpointed(layer, x, attend)
         return x
+
+    def checkpointed(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """`function(*arguments)`, computed again in the backward pass where activation checkpointing is on."""
+        if self.activation_checkpointing and self.training:
+            return checkpoint(function, *arguments, use_reentrant=False)
+        return function(*arguments)
+
+    def embed(self, input_ids: Tensor, positions: Tensor, token_types: Tensor) -> Tensor:
+        """What the first layer sees, [..., D]."""
+        x = self.embeddings(input_ids, positions, token_types)
+        return x if self.projection is None else self.projection(x)
 
     def forward(
         self,
@@ -68,7 +98,7 @@ class Encoder(nn.Module):
         positions_L = torch.arange(input_ids_BL.shape[1], device=input_ids_BL.device)
         if token_type_ids_BL is None:
             token_type_ids_BL = torch.zeros_like(input_ids_BL)
-        x_BLD = self.embeddings(input_ids_BL, positions_L, token_type_ids_BL)
+        x_BLD = self.embed(input_ids_BL, positions_L, token_type_ids_BL)
         return self._through_layers(x_BLD, PaddedAttention.of(attention_mask_BL), positions_L)
 
     def forward_packed(
@@ -88,19 +118,20 @@ class Encoder(nn.Module):
             cu_seqlens: int32 [N + 1], where each sequence begins, and T; may repeat T at its end for empty slots.
             max_seqlen: an upper bound of the sequences' lengths.
         """
-        x_TD = self.embeddings(input_ids_T, position_ids_T, token_type_ids_T)
+        x_TD = self.embed(input_ids_T, position_ids_T, token_type_ids_T)
         return self._through_layers(x_TD, PackedAttention(cu_seqlens, max_seqlen), position_ids_T)
 
 
 class Embeddings(nn.Module):
-    """Word, position and segment embeddings, summed and normalised."""
+    """Word, position and segment embeddings, summed and normalised; `width` None is that of the model."""
 
-    def __init__(self, config: BertConfig) -> None:
+    def __init__(self, config: BertConfig | ElectraConfig | AlbertConfig, width: int | None = None) -> None:
         super().__init__()
-        self.words = nn.Embedding(config.vocabulary_size, config.width)
-        self.positions = nn.Embedding(config.positions, config.width)
-        self.types = nn.Embedding(config.token_types, config.width)
-        self.norm = nn.LayerNorm(config.width, eps=config.layer_norm_epsilon)
+        width = width or config.width
+        self.words = nn.Embedding(config.vocabulary_size, width)
+        self.positions = nn.Embedding(config.positions, width)
+        self.types = nn.Embedding(config.token_types, width)
+        self.norm = nn.LayerNorm(width, eps=config.layer_norm_epsilon)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, input_ids: Tensor, positions: Tensor, token_types: Tensor) -> Tensor:
@@ -120,7 +151,7 @@ class Embeddings(nn.Module):
 class PostNormLayer(nn.Module):
     """Attention, then feed-forward, each added to its input and normalised afterwards (post-LN)."""
 
-    def __init__(self, config: BertConfig) -> None:
+    def __init__(self, config: BertConfig | ElectraConfig | AlbertConfig) -> None:
         super().__init__()
         self.attention = Attention(config)
         self.attention_norm = nn.LayerNorm(config.width, eps=config.layer_norm_epsilon)
@@ -154,7 +185,7 @@ class Attention(nn.Module):
 class FeedForward(nn.Module):
     """Two dense layers with a GELU between them."""
 
-    def __init__(self, config: BertConfig) -> None:
+    def __init__(self, config: BertConfig | ElectraConfig | AlbertConfig) -> None:
         super().__init__()
         self.activation = config.activation
         self.up = nn.Linear(config.width, config.feed_forward)

@@ -32,7 +32,8 @@ class Pooler(nn.Module):
 class MaskedLanguageHead(nn.Module):
     """Dense, activation, LayerNorm, then the decoder: the word embedding (tied) with a bias of its own.
 
-    Each of the three has a bias unless the family leaves it out.
+    Each of the three has a bias unless the family leaves it out. `words_width` is the width of the word embedding
+    where it is not the model's (ELECTRA, ALBERT): the dense layer leads there.
     """
 
     def __init__(
@@ -42,11 +43,13 @@ class MaskedLanguageHead(nn.Module):
         dense_bias: bool = True,
         norm_bias: bool = True,
         decoder_bias: bool = True,
+        words_width: int | None = None,
     ) -> None:
         super().__init__()
         self.activation = config.head_activation
-        self.dense = nn.Linear(config.width, config.width, bias=dense_bias)
-        self.norm = nn.LayerNorm(config.width, eps=config.layer_norm_epsilon, bias=norm_bias)
+        inner = words_width or config.width
+        self.dense = nn.Linear(config.width, inner, bias=dense_bias)
+        self.norm = nn.LayerNorm(inner, eps=config.layer_norm_epsilon, bias=norm_bias)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary_size)) if decoder_bias else None
 
     def forward(self, hidden_MD: Tensor, words_VD: Tensor) -> Tensor:
@@ -55,7 +58,8 @@ class MaskedLanguageHead(nn.Module):
 
 
 class NextSentenceHead(nn.Module):
-    """Is the second segment the one that followed (column 0) or a random one (column 1)?"""
+    """Is the second segment the one that followed (column 0) or a random one (column 1)? The same head learns whether
+    two segments are in order (0) or exchanged (1)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

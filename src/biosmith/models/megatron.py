@@ -95,7 +95,12 @@ class MegatronConfig:
 
     @property
     def has_segments(self) -> bool:
-        """The family tells segments apart, and has a pooler and a sentence-order head."""
+        """The family tells segments apart."""
+        return True
+
+    @property
+    def has_pooler(self) -> bool:
+        """The family has a pooler and a sentence-order head."""
         return True
 
     def without_dropout(self) -> MegatronConfig:
@@ -133,7 +138,7 @@ class MegatronEncoder(Encoder):
         self, x: Tensor, attend: PaddedAttention | PackedAttention, positions: Tensor
     ) -> Tensor:
         for layer in self.layers:
-            x = layer(x, attend)
+            x = self.checkpointed(layer, x, attend)
         return self.final_norm(x)
 
     def _initialise(self, config: MegatronConfig) -> None:

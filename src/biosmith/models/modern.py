@@ -95,7 +95,12 @@ class ModernConfig:
 
     @property
     def has_segments(self) -> bool:
-        """The family tells no segments apart, and has neither pooler nor next-sentence head."""
+        """The family tells no segments apart."""
+        return False
+
+    @property
+    def has_pooler(self) -> bool:
+        """The family has neither pooler nor next-sentence head."""
         return False
 
     def is_global(self, layer: int) -> bool:
@@ -147,7 +152,7 @@ class ModernEncoder(Encoder):
             attend.within(config.window), positions, config.head_width, config.local_theta
         )
         for number, layer in enumerate(self.layers):
-            x = layer(x, everywhere if config.is_global(number) else nearby)
+            x = self.checkpointed(layer, x, everywhere if config.is_global(number) else nearby)
         return self.final_norm(x)
 
 

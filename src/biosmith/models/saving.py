@@ -27,6 +27,7 @@ from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.models.bert import PretrainingModel
 from biosmith.models.card import model_card
 from biosmith.models.checkpoint import INDEX, WEIGHTS, Origin
+from biosmith.models.electra import Discriminator
 from biosmith.models.encoder import Encoder
 from biosmith.models.families import FAMILIES, config_from_hugging_face, names_of
 
@@ -42,13 +43,14 @@ TOKENIZER_FILES = (
     "sentencepiece.bpe.model",
     "tokenizer.model",
 )
+Saveable = Encoder | PretrainingModel | Discriminator
 # Rows that a model may have beyond its vocabulary: Megatron pads to a multiple of 128 times the number of devices.
 MOST_PADDING_ROWS = 1_024
 
 
 def save_model(
     folder: str | Path,
-    model: Encoder | PretrainingModel,
+    model: Saveable,
     *,
     tokenizer_from: str | Path | None = None,
     architecture: str | None = None,
@@ -65,7 +67,7 @@ def save_model(
 
     Args:
         folder: must not exist, or be empty; appears by rename when all is written.
-        model: an encoder, or the pretraining model.
+        model: an encoder, the pretraining model, or ELECTRA's discriminator.
         tokenizer_from: vocabulary or model folder whose tokenizer files are copied.
         architecture: class name in transformers; None is the one that fits the parts of the model.
         head: further tensors under Hugging Face's names (`classifier.weight`, ...), for a tuned model.
@@ -162,7 +164,7 @@ def copy_tokenizer(source: Path | None, folder: Path) -> None:
 
 
 def hugging_face_tensors(
-    model: Encoder | PretrainingModel, architecture: str, origin: Origin | None = None
+    model: Saveable, architecture: str, origin: Origin | None = None
 ) -> dict[str, Tensor]:
     """A model's parameters under Hugging Face's names, on the CPU; `origin` gives the names of the file they came
     from, its aliases and buffers."""
@@ -201,18 +203,17 @@ def check_vocabulary(tokenizer: Path, rows: int) -> None:
         raise UsageError(f"{tokenizer} has {size:,} pieces, but the model was made for {rows:,}")
 
 
-def _parts(model: Encoder | PretrainingModel) -> frozenset[str]:
+def _parts(model: Saveable) -> frozenset[str]:
     encoder = model if isinstance(model, Encoder) else model.encoder
     parts = set() if encoder.pooler is None else {"pooler"}
-    if isinstance(model, PretrainingModel):
-        parts.add("masked_language_head")
-        if model.next_sentence_head is not None:
-            parts.add("next_sentence_head")
-    return frozenset(parts)
+    heads = ("masked_language_head", "next_sentence_head", "replaced_token_head")
+    return frozenset(parts | {head for head in heads if getattr(model, head, None) is not None})
 
 
-def architecture_of(model: Encoder | PretrainingModel) -> str:
+def architecture_of(model: Saveable) -> str:
     """Class name in transformers of a model with these parts."""
+    if isinstance(model, Discriminator):
+        return model.architecture
     parts = _parts(model)
     return FAMILIES[model.config.kind].architecture(
         masked_language="masked_language_head" in parts, next_sentence="next_sentence_head" in parts
