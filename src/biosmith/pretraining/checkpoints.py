@@ -72,7 +72,7 @@ def save_checkpoint(
 
 def _collect(tensors: Mapping[str, torch.Tensor], keep: bool) -> dict[str, torch.Tensor]:
     """Tensors whole and on the CPU; where they are spread over devices, all processes have to take part."""
-    whole = ((name, gather(tensor.detach())) for name, tensor in tensors.items())
+    whole = ((name, gather(tensor.detach(), name)) for name, tensor in tensors.items())
     return {name: tensor.cpu().contiguous() for name, tensor in whole if keep}
 
 
@@ -103,11 +103,11 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[torch.o
     parameters = dict(model.named_parameters())
     with torch.no_grad():
         for name, parameter in parameters.items():
-            parameter.copy_(spread_like(parameter, tensors[name]))
+            parameter.copy_(spread_like(parameter, tensors[name], name))
         for key, value in optimizer.items():
             kind, _, name = key.partition("/")
             parameter = parameters[name]
-            placed = value.to(parameter.device) if value.ndim == 0 else spread_like(parameter, value)
+            placed = value.to(parameter.device) if value.ndim == 0 else spread_like(parameter, value, name)
             owners[id(parameter)].state[parameter][kind] = placed
     return state
 

@@ -89,7 +89,9 @@ class _Run:
         self.device = devices.device
         _set_up(self.device, settings)
         compile = settings.compile or ("default" if self.device.type == "cuda" else "off")
-        self.trainer = Trainer(model, recipe, recipe.precision, devices, compile)
+        self.trainer = Trainer(
+            model, recipe, recipe.precision, devices, compile, settings.activation_checkpointing
+        )
         self.makers = make_batch_makers(recipe, store)
         self.held_out = make_evaluation_maker(recipe, store, self.makers[-1])
         entropy = unigram_entropy(store)
@@ -117,7 +119,7 @@ class _Run:
         loader, vote, stops = self._load(per_step), Vote(self.devices), False
         self.watch.start()
         while self.step < recipe.steps and not stops:
-            loaded = list(itertools.islice(loader, per_step // self.devices.size))
+            loaded = list(itertools.islice(loader, per_step // self.devices.replicas))
             self.trainer.step(self.step, loaded)
             self.step, self.cursor = self.step + 1, loaded[-1].after
             self.watch.step_done(sum(item.counts.tokens for item in loaded))

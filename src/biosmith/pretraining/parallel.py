@@ -1,7 +1,8 @@
 """Several devices: the only file that knows there is more than one. Processes are started by `torchrun`.
 
-The micro-batches of a step are dealt out to the processes in turn. Which micro-batches a step has, in which order and with
-which dropout, does not depend on the number of processes, so a run gives the same losses, up to rounding, on any number.
+The micro-batches of a step are dealt out to the replicas in turn: a replica is one process, or several that share every
+layer (tensor parallelism). Which micro-batches a step has, in which order and, on single processes, with which dropout,
+does not depend on the number of processes, so a run gives the same losses, up to rounding, on any number.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from biosmith.errors import UsageError
+from biosmith.pretraining.tensor_parallel import REPLICAS, TENSOR, in_shares, without_shares
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 # Steps between a request to stop on one process and the stop of all, so that no step waits for the vote.
 VOTE_DELAY = 2
@@ -27,15 +32,26 @@ VOTE_DELAY = 2
 
 @dataclass(frozen=True)
 class Devices:
-    """This process among all: its device, its number and how many there are; "ddp" or "fsdp"."""
+    """This process among all: its device, its number and how many there are.
+
+    Attributes:
+        strategy: "ddp" or "fsdp": how replicas work together.
+        tensor: processes with neighbouring numbers that share every layer, and so are one replica.
+        mesh: the processes as [replicas, tensor], where `tensor` is more than 1.
+    """
 
     device: torch.device
     rank: int = 0
     size: int = 1
     strategy: str = "ddp"
+    tensor: int = 1
+    mesh: DeviceMesh | None = None
 
     def __str__(self) -> str:
-        return self.device.type if self.size == 1 else f"{self.size} x {self.device.type} ({self.strategy})"
+        if self.size == 1:
+            return self.device.type
+        ways = [f"{self.tensor} to a layer"] * (self.tensor > 1) + [self.strategy] * (self.replicas > 1)
+        return f"{self.size} x {self.device.type} ({', '.join(ways)})"
 
     @property
     def first(self) -> bool:
@@ -43,14 +59,29 @@ class Devices:
         return self.rank == 0
 
     @property
+    def replicas(self) -> int:
+        """Copies of the model that see different micro-batches."""
+        return self.size // self.tensor
+
+    @property
+    def replica(self) -> int:
+        """Number of the copy that this process has, or has a part of."""
+        return self.rank // self.tensor
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """What dropout depends on beside the micro-batch: devices that share a layer draw for different parts of it."""
+        return (self.rank % self.tensor,) if self.tensor > 1 else ()
+
+    @property
     def share(self) -> slice:
         """Which micro-batches of a step are this process's."""
-        return slice(self.rank, None, self.size)
+        return slice(self.replica, None, self.replicas)
 
     def reduce(self, tensor: Tensor) -> None:
-        """Add a tensor up over all processes, in place."""
-        if self.size > 1:
-            dist.all_reduce(tensor)
+        """Add a tensor up over all replicas, in place."""
+        if self.replicas > 1:
+            dist.all_reduce(tensor, group=None if self.mesh is None else self.mesh.get_group(REPLICAS))
 
     def wait(self) -> None:
         """Wait for all processes."""
@@ -59,15 +90,30 @@ class Devices:
 
 
 @contextlib.contextmanager
-def joined(device: torch.device, strategy: str = "ddp") -> Iterator[Devices]:
+def joined(device: torch.device, strategy: str = "ddp", tensor: int = 1) -> Iterator[Devices]:
     """Join the processes that torchrun started, or be alone if it did not.
 
+    Args:
+        device: of this process; its number is that of the process on its machine.
+        strategy: "ddp" or "fsdp".
+        tensor: processes that share every layer.
+
     Raises:
-        UsageError: an unknown strategy, or more processes on this machine than CUDA devices.
+        UsageError: an unknown strategy, more processes on this machine than CUDA devices, or a number of processes
+            that `tensor` does not divide.
     """
     if strategy not in ("ddp", "fsdp"):
         raise UsageError(f"--parallel {strategy!r} is unknown; valid: ddp, fsdp")
     size = int(os.environ.get("WORLD_SIZE", "1"))
+    if tensor < 1 or size % tensor:
+        raise UsageError(
+            f"--tensor-parallel {tensor} does not divide the {size} processes that torchrun started; set "
+            f"--nproc-per-node to a multiple of it"
+        )
+    if tensor > 1 and size > tensor and strategy != "fsdp":
+        raise UsageError(
+            f"--tensor-parallel {tensor} with {size} processes needs --parallel fsdp: the replicas share parameters"
+        )
     if size == 1:
         yield Devices(device, strategy=strategy)
         return
@@ -86,25 +132,35 @@ def joined(device: torch.device, strategy: str = "ddp") -> Iterator[Devices]:
         sys.stdout.flush()
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
-        yield Devices(device, rank, size, strategy)
+        if tensor == 1:
+            yield Devices(device, rank, size, strategy)
+            return
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor.parallel import loss_parallel
+
+        mesh = init_device_mesh(device.type, (size // tensor, tensor), mesh_dim_names=(REPLICAS, TENSOR))
+        with loss_parallel():  # how DTensor computes the cross-entropy of logits that are spread over devices
+            yield Devices(device, rank, size, strategy, tensor, mesh)
     finally:
         dist.destroy_process_group()
 
 
-def shard(layers: Sequence[nn.Module], root: nn.Module, low: bool) -> None:
-    """FSDP2: each layer's parameters, gradients and optimizer state are spread over the devices.
+def shard(layers: Sequence[nn.Module], root: nn.Module, low: bool, devices: Devices) -> None:
+    """FSDP2: each layer's parameters, gradients and optimizer state are spread over the replicas.
 
     Args:
         layers: modules that are gathered one at a time.
         root: holds them and everything else.
         low: gather and compute in bfloat16; gradients are added up in float32.
+        devices: all of them; where several share a layer, each spreads its part.
     """
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if low else MixedPrecisionPolicy()
+    mesh = None if devices.mesh is None else devices.mesh[REPLICAS]
     for layer in layers:
-        fully_shard(layer, mp_policy=policy)
-    fully_shard(root, mp_policy=policy)
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    fully_shard(root, mesh=mesh, mp_policy=policy)
 
 
 def spread_again(module: nn.Module) -> None:
@@ -120,20 +176,42 @@ def is_spread(tensor: Tensor) -> bool:
     return hasattr(tensor, "full_tensor")
 
 
-def gather(tensor: Tensor) -> Tensor:
-    """The whole of a tensor, on every device; all processes have to take part if it is spread."""
+def gather(tensor: Tensor, name: str = "") -> Tensor:
+    """The whole of a tensor, on every device; all processes have to take part if it is spread.
+
+    Args:
+        tensor: a parameter or its optimizer state, spread or not.
+        name: of the parameter; a fused query, key and value matrix comes back in its usual order.
+    """
     whole: Callable[[], Tensor] | None = getattr(tensor, "full_tensor", None)
-    return tensor if whole is None else whole()
+    return tensor if whole is None else without_shares(whole(), _shares(tensor, name))
 
 
-def spread_like(model: Tensor, whole: Tensor) -> Tensor:
-    """A whole tensor placed as `model` is: on its device, or spread over devices."""
+def spread_like(model: Tensor, whole: Tensor, name: str = "") -> Tensor:
+    """A whole tensor placed as `model` is: on its device, or spread over devices. `name` as in `gather`."""
     if not is_spread(model):
         return whole.to(model.device)
-    from torch.distributed.tensor import DTensor, distribute_tensor
+    from torch.distributed.tensor import DTensor
 
     assert isinstance(model, DTensor)
-    return distribute_tensor(whole.to(model.device), model.device_mesh, model.placements)
+    part = in_shares(whole, _shares(model, name)).to(model.device)
+    # Layers are shared first, and each part then spread over the replicas: the last dimension of the mesh comes first.
+    for number in reversed(range(model.device_mesh.ndim)):
+        placement = model.placements[number]
+        if not placement.is_replicate():
+            parts = part.chunk(model.device_mesh.size(number), placement.dim)  # type: ignore[attr-defined]
+            place = model.device_mesh.get_local_rank(number)
+            part = parts[place] if place < len(parts) else part[:0]
+    placed = torch.empty_like(model)
+    local_part(placed).copy_(part)
+    return placed
+
+
+def _shares(tensor: Tensor, name: str) -> int:
+    """How many devices share the heads of a fused query, key and value matrix; 1 for any other parameter."""
+    mesh = getattr(tensor, "device_mesh", None)
+    names = mesh.mesh_dim_names or () if mesh is not None else ()
+    return mesh.size(names.index(TENSOR)) if ".attention.qkv." in f".{name}" and TENSOR in names else 1
 
 
 def local_part(tensor: Tensor) -> Tensor:

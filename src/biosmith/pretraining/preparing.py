@@ -17,6 +17,7 @@ from biosmith.pretraining.batches import BatchMaker, DataRules, TokenSource, hol
 from biosmith.pretraining.config import LengthPhase, Recipe
 from biosmith.pretraining.masking import MaskingRules
 from biosmith.pretraining.sentence_order import OrderRules
+from biosmith.pretraining.tensor_parallel import require_shareable_layers
 from biosmith.progress import say
 from biosmith.randomness import derive_key
 
@@ -41,8 +42,17 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def settle(recipe: Recipe, source: TokenSource, device: torch.device, devices: int = 1) -> Recipe:
+def settle(
+    recipe: Recipe, source: TokenSource, device: torch.device, devices: int = 1, tensor: int = 1
+) -> Recipe:
     """The recipe with what it leaves open decided: vocabulary size, micro-batch, precision.
+
+    Args:
+        recipe: with its overrides.
+        source: the tokens.
+        device: of one process.
+        devices: replicas of the model.
+        tensor: processes that share the layers of a replica.
 
     Raises:
         UsageError: the token budget of a step cannot be shared out.
@@ -64,15 +74,17 @@ def settle(recipe: Recipe, source: TokenSource, device: torch.device, devices: i
     recipe = dataclasses.replace(
         recipe, model=dataclasses.replace(recipe.model, vocabulary_size=size), precision=precision
     )
-    micro = recipe.batch.micro_batch_tokens or _choose_micro_batch(recipe, device, devices)
+    micro = recipe.batch.micro_batch_tokens or _choose_micro_batch(recipe, device, devices, tensor)
     batch = dataclasses.replace(recipe.batch, micro_batch_tokens=micro)
     recipe = dataclasses.replace(recipe, batch=batch)
-    require_shareable(recipe, devices)
+    require_shareable(recipe, devices, tensor)
     return recipe
 
 
-def require_shareable(recipe: Recipe, devices: int) -> None:
-    """Raise `UsageError` unless the micro-batches of a step can be dealt out evenly."""
+def require_shareable(recipe: Recipe, devices: int, tensor: int = 1) -> None:
+    """Raise `UsageError` unless the micro-batches of a step can be dealt out evenly to so many replicas, and each layer
+    to `tensor` devices."""
+    require_shareable_layers(recipe, tensor)
     count = micro_batches(recipe)
     if count % devices:
         raise UsageError(
@@ -88,17 +100,17 @@ def micro_batches(recipe: Recipe) -> int:
     return max(1, recipe.batch.tokens // recipe.batch.micro_batch_tokens)
 
 
-def _choose_micro_batch(recipe: Recipe, device: torch.device, devices: int) -> int:
+def _choose_micro_batch(recipe: Recipe, device: torch.device, devices: int, tensor: int) -> int:
     most = CPU_MICRO_BATCH
     if device.type == "cuda":
         memory = torch.cuda.get_device_properties(device).total_memory
-        most = min(CUDA_MICRO_BATCH, int(0.5 * memory / _bytes_per_token(recipe)))
+        most = min(CUDA_MICRO_BATCH, int(0.5 * memory * tensor / _bytes_per_token(recipe)))
     pairs = recipe.objective("next_sentence_prediction") is not None
     smallest = (2 if pairs else 1) * max(
         recipe.batch.length, *(phase.length for phase in recipe.batch.phases), 0
     )
     share = math.ceil(recipe.batch.tokens / devices / max(most, smallest))
-    return max(recipe.batch.tokens // (share * devices), 1)
+    return max(recipe.batch.tokens // (share * devices) // tensor * tensor, tensor)
 
 
 def _bytes_per_token(recipe: Recipe) -> int:

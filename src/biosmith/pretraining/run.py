@@ -52,6 +52,8 @@ class Settings:
         deterministic: on a CUDA device, use deterministic algorithms only (slower), so that a resumed run is equal
             to the last bit; on a CPU it always is.
         parallel: "ddp" or "fsdp", for several processes started by torchrun.
+        tensor_parallel: processes that share every layer; it divides their number.
+        activation_checkpointing: keep each layer's input only, and compute the rest again in the backward pass.
         track: trackers that get the log lines, see `tracking`.
     """
 
@@ -60,6 +62,8 @@ class Settings:
     compile: str | None = None
     deterministic: bool = False
     parallel: str = "ddp"
+    tensor_parallel: int = 1
+    activation_checkpointing: bool = False
     track: tuple[str, ...] = ()
 
 
@@ -106,12 +110,12 @@ def pretrain(
 
     settings = settings or Settings()
     folders = [tokens] if isinstance(tokens, Path) else list(tokens)
-    with joined(choose_device(settings.device), settings.parallel) as devices:
+    with joined(choose_device(settings.device), settings.parallel, settings.tensor_parallel) as devices:
         if devices.first:
             _prepare(recipe, folders, out, init, resume, devices)
         devices.wait()
         recipe, source = read_run(out), _open(folders, recipe)
-        require_shareable(recipe, devices.size)
+        require_shareable(recipe, devices.replicas, devices.tensor)
         model = _make_model(recipe, init if not list_checkpoints(out) else None)
         outcome = train(recipe, source, out, model.to(devices.device), settings, devices)
         if devices.first:
@@ -139,7 +143,9 @@ def _prepare(
     if begun:
         _require_same(recipe, tokens, init, out)
     else:
-        _begin(settle(recipe, source, devices.device, devices.size), store, tokens, out, init)
+        _begin(
+            settle(recipe, source, devices.device, devices.replicas, devices.tensor), store, tokens, out, init
+        )
 
 
 def _require_own_folder(out: Path) -> None:
