@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "vocab train": ("biosmith.cli.vocab:train", "Learn a vocabulary from a corpus"),
     "vocab report": ("biosmith.cli.vocab:report", "How vocabularies cut biomedical words, side by side"),
     "tokenize": ("biosmith.cli.tokenize:tokenize", "Corpus and vocabulary to a memory-mapped token store"),
+    "sentences": ("biosmith.cli.sentences:sentences", "Corpus to sentences, for a latent-variable model"),
     "recipes": ("biosmith.cli.recipes:recipes", "The papers' recipes, listed or in full"),
     "plan": ("biosmith.cli.plan:plan", "What a pretraining run takes: memory, hours, cost"),
     "pretrain": ("biosmith.cli.pretrain:pretrain", "Train a language model from a token store"),
@@ -52,15 +53,25 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "finetune": ("biosmith.cli.finetune:finetune", "Fine-tune a model on a task"),
     "evaluate": ("biosmith.cli.finetune:evaluate", "Score a tuned model on a split"),
     "annotate": ("biosmith.cli.annotate:annotate", "Documents in, annotated documents out"),
-    "quantize": ("biosmith.cli.annotate:quantize", "A tagger in int8 for the CPU engines, refused if F1 falls"),
+    "quantize": (
+        "biosmith.cli.annotate:quantize",
+        "A tagger in int8 for the CPU engines, refused if F1 falls",
+    ),
     "view": ("biosmith.cli.annotate:view", "Annotated documents as one self-contained HTML page"),
+    "generate reconstruct": (
+        "biosmith.cli.generate:reconstruct",
+        "Sentences through the latent space and back",
+    ),
+    "generate interpolate": ("biosmith.cli.generate:interpolate", "The way from one sentence to another"),
+    "generate sample": ("biosmith.cli.generate:sample", "New sentences from the prior"),
+    "generate analogy": ("biosmith.cli.generate:analogy", "A is to B as C is to a new sentence"),
     "serve": ("biosmith.cli.serve:serve", "Annotation over HTTP: a REST interface and a page"),
     "trace": ("biosmith.cli.trace:trace", "Walk an artefact back to the raw files it came from"),
     "doctor": ("biosmith.cli.doctor:doctor", "What this machine has, and whether biosmith works on it"),
 }
 
 # Flags that take a list may be given several times; the values add up.
-LIST_FLAGS = ("--override", "--model", "--data", "--tasks")
+LIST_FLAGS = ("--override", "--model", "--data", "--tasks", "--text")
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,13 @@ def export(
         step: the checkpoint to export; the newest without it.
         vocab: the vocabulary, where the run kept none.
     """
+    from biosmith.pretraining.elbo_run import export_vae_run, is_vae_run
     from biosmith.pretraining.exporting import export_run
 
-    done = export_run(run, out, step=step, vocabulary=vocab)
+    if is_vae_run(run):
+        done = export_vae_run(run, out, step=step)
+    else:
+        done = export_run(run, out, step=step, vocabulary=vocab)
     text = f"{done.model}: {done.architecture} of step {done.step:,}, {done.parameters:,} parameters"
     return Report(done, text)
 
@@ -39,19 +43,40 @@ def convert(
     *,
     out: Path,
     dtype: Literal["float32", "float16", "bfloat16"] | None = None,
+    override: tuple[str, ...] = (),
 ) -> Report:
     """Make a safe Hugging Face folder (safetensors) of a checkpoint of another tool.
 
     Reads Hugging Face BERT folders whose weights are safetensors or a pickle (pytorch_model.bin), which is opened
     without running any code in it.
 
+    A checkpoint of Megatron-LM (latest_checkpointed_iteration.txt, mp_rank_00/model_optim_rng.pt, ...) becomes a
+    MegatronBert: shards are merged, queries, keys and values brought in order; parts that it lacks are named.
+
     Example: biosmith convert downloads/biobert --out models/biobert
+
+    Example: biosmith convert downloads/pm-full-lt32-beta05 --out models/biovae-32
+
+    Example: biosmith convert checkpoints/megatron_bert_345m --out models/megatron-345m --override heads=16
 
     Args:
         source: folder of the checkpoint.
         out: new folder.
         dtype: of the weights; as they are without it.
+        override: field=value for a Megatron-LM checkpoint that does not hold its arguments: heads, layer_norm_epsilon,
+            activation (gelu or gelu_new).
     """
+    from biosmith.errors import UsageError
+    from biosmith.models.megatron_checkpoint import is_megatron
+
+    if is_megatron(source):
+        return _convert_megatron(source, out, dtype, override)
+    if override:
+        raise UsageError("--override is for checkpoints of Megatron-LM; other folders have a config.json")
+    from biosmith.models.optimus import convert_optimus, find_parts
+
+    if find_parts(source) is not None:
+        return _converted_vae(convert_optimus(source, out))
     from biosmith.models.checkpoint import read_config
     from biosmith.models.converting import convert as convert_folder
 
@@ -59,3 +84,29 @@ def convert(
     config, raw = read_config(out)
     data = {"model": out, "architecture": (raw.get("architectures") or ["BertModel"])[0], "config": config}
     return Report(data, f"{out}: {data['architecture']}, {config.layers} layers, {config.width} wide")
+
+
+def _convert_megatron(source: Path, out: Path, dtype: str | None, override: tuple[str, ...]) -> Report:
+    from biosmith.models.converting import DTYPES
+    from biosmith.models.megatron_checkpoint import convert_megatron, read_settings
+
+    wanted = None if dtype is None else DTYPES[dtype]
+    done = convert_megatron(source, out, wanted, read_settings(override))
+    lines = [
+        f"{done.model}: {done.architecture} from {done.shards} shard{'s' * (done.shards > 1)} of version "
+        f"{done.checkpoint_version:g}",
+        *(f"missing, and not made up: {part}" for part in done.missing),
+        *done.notes,
+    ]
+    return Report(done, "\n".join(lines))
+
+
+def _converted_vae(model: Path) -> Report:
+    from biosmith.models.vae_folder import load_vae
+
+    config = load_vae(model).model.config
+    data = {"model": model, "architecture": "VariationalAutoencoder", "config": config}
+    text = (
+        f"{model}: a latent-variable model, latent size {config.latent_size}, {config.layers} layers in all"
+    )
+    return Report(data, text)

@@ -26,7 +26,9 @@ def recipes(
         override: key.path=value, as `pretrain` takes them.
     """
     from biosmith.artefact import to_plain
+    from biosmith.pretraining.elbo_config import apply_vae_overrides
     from biosmith.recipes import RECIPES, apply_overrides, find_recipe, parameters
+    from biosmith.recipes.biovae import VAE_RECIPES, find_vae_recipe, vae_parameters
 
     if name is None:
         found = [find_recipe(known, profile) for known in RECIPES]
@@ -44,7 +46,26 @@ def recipes(
             }
             for recipe in found
         ]
+        latent = [find_vae_recipe(known, profile) for known in VAE_RECIPES]
+        data += [
+            {
+                "name": recipe.name,
+                "parameters": vae_parameters(recipe),
+                "layers": recipe.model.layers,
+                "width": recipe.model.width,
+                "heads": recipe.model.heads,
+                "vocabulary": recipe.model.encoder.vocabulary_size,
+                "steps": recipe.steps,
+                "batch_tokens": recipe.batch.tokens,
+                "paper": recipe.paper,
+            }
+            for recipe in latent
+        ]
         return Report(data, _list(data))
+    if name in VAE_RECIPES:
+        chosen = apply_vae_overrides(find_vae_recipe(name, profile), override)
+        count = vae_parameters(chosen)
+        return Report(to_plain(chosen) | {"parameters": count}, _full(chosen, count))
     recipe = apply_overrides(find_recipe(name, profile), override)
     count = parameters(recipe)
     return Report(to_plain(recipe) | {"parameters": count}, _full(recipe, count))
@@ -68,9 +89,10 @@ def _full(recipe: object, count: int) -> object:
     from rich.table import Table
     from rich.text import Text
 
+    from biosmith.pretraining.elbo_config import VaeRecipe
     from biosmith.recipes.table import Recipe, rows
 
-    assert isinstance(recipe, Recipe)
+    assert isinstance(recipe, Recipe | VaeRecipe)
     table = Table(box=None, padding=(0, 2))
     for column in ("field", "value", "source"):
         table.add_column(column, overflow="fold")

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,33 +43,72 @@ PROJECTIONS = ("to_latent.weight", "to_memory.weight", "to_embedding.weight")
 
 @dataclass(frozen=True)
 class LoadedVae:
-    """A model in evaluation mode and the folders of its two tokenizers."""
+    """A model in evaluation mode and its two tokenizers."""
 
     model: VariationalAutoencoder
     folder: Path
     config: Mapping[str, Any]
 
-    @property
-    def encoder_vocabulary(self) -> Path:
-        """Folder of the encoder's tokenizer."""
-        return self.folder / ENCODER
+    @cached_property
+    def reader(self) -> Any:
+        """The encoder's tokenizer."""
+        return load_tokenizer(self.folder / ENCODER)
 
-    @property
-    def decoder_vocabulary(self) -> Path:
-        """Folder of the decoder's tokenizer."""
-        return self.folder / DECODER
+    @cached_property
+    def writer(self) -> Any:
+        """The decoder's tokenizer."""
+        return load_tokenizer(self.folder / DECODER)
+
+    def read(self, texts: Sequence[str]) -> list[list[int]]:
+        """What the encoder takes: beginning, pieces, end."""
+        reader = self.reader
+        begin = reader.cls_token_id if reader.cls_token_id is not None else reader.bos_token_id
+        end = reader.sep_token_id if reader.sep_token_id is not None else reader.eos_token_id
+        return [[begin, *ids, end] for ids in encode_texts(reader, texts)]
+
+    def write(self, texts: Sequence[str]) -> list[list[int]]:
+        """The decoder's pieces, without beginning and end."""
+        return encode_texts(self.writer, texts)
+
+    def text(self, pieces: Sequence[int]) -> str:
+        """The text of the decoder's pieces."""
+        return str(self.writer.decode(list(pieces), skip_special_tokens=True)).strip()
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a folder, by `transformers`; never looked for on the network.
+
+    Raises:
+        UsageError: the folder holds none that can be used.
+    """
+    from transformers import AutoTokenizer
+
+    if not folder.is_dir():
+        raise UsageError(f"{folder} does not exist; expected a folder with a tokenizer")
+    try:
+        return AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        first = str(error).split("\n", 1)[0]
+        raise UsageError(f"{folder} holds no tokenizer that can be used ({first})") from error
 
 
 def vocabulary_digest(folder: Path) -> str:
     """SHA-256 over the numbered pieces of a folder's tokenizer."""
-    from transformers import AutoTokenizer
+    return digest_value(sorted(load_tokenizer(folder).get_vocab().items(), key=lambda item: item[1]))
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        first = str(error).split("\n", 1)[0]
-        raise UsageError(f"{folder} holds no tokenizer that can be used ({first})") from error
-    return digest_value(sorted(tokenizer.get_vocab().items(), key=lambda item: item[1]))
+
+def encode_texts(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+    """Pieces of each text without special tokens; a text cannot name a special token.
+
+    Args:
+        tokenizer: of `load_tokenizer`.
+        texts: any.
+    """
+    backend = tokenizer.backend_tokenizer
+    backend.no_padding()
+    backend.no_truncation()
+    backend.encode_special_tokens = True
+    return [found.ids for found in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
 
 def save_vae(

@@ -13,10 +13,13 @@ from safetensors.torch import load_file
 from biosmith.artefact import Manifest, describe_input, load_manifest, require_new_folder, to_plain
 from biosmith.errors import BadInput, UsageError
 from biosmith.models.bert import PretrainingModel
+from biosmith.models.electra import ElectraModel
 from biosmith.models.saving import architecture_of, save_model
 from biosmith.pretraining.checkpoints import MODEL, list_checkpoints, read_state
 from biosmith.pretraining.config import Recipe
+from biosmith.pretraining.electra_run import electra_from_checkpoint, generator_folder
 from biosmith.pretraining.run import TOKENIZER, read_run
+from biosmith.progress import say
 
 
 @dataclass(frozen=True)
@@ -27,10 +30,12 @@ class Export:
     step: int
     parameters: int
     architecture: str
+    generator: Path | None = None  # of a run of replaced-token detection
 
 
 def export_run(run: Path, out: Path, *, step: int | None = None, vocabulary: Path | None = None) -> Export:
-    """Write a run's model as a folder that `transformers` loads with equal logits.
+    """Write a run's model as a folder that `transformers` loads with equal logits. A run of replaced-token detection
+    gives two: the discriminator, and beside it the generator, whose folder's name ends in "-generator".
 
     Args:
         run: a run folder.
@@ -45,8 +50,10 @@ def export_run(run: Path, out: Path, *, step: int | None = None, vocabulary: Pat
     """
     require_new_folder(out)
     recipe = read_run(run)
+    if recipe.generator is not None:
+        require_new_folder(generator_folder(out))
     tokenizer = _find_tokenizer(run, vocabulary)
-    checkpoint = _find_checkpoint(run, step)
+    checkpoint = find_checkpoint(run, step)
     found = read_state(checkpoint).step
     model = _load(checkpoint, recipe)
     manifest = load_manifest(run, "run")
@@ -55,11 +62,17 @@ def export_run(run: Path, out: Path, *, step: int | None = None, vocabulary: Pat
     made = Manifest(
         kind="model", config=to_plain(recipe), seed=recipe.seed, inputs=[describe_input(run)], counts=counts
     )
+    generator = None
+    if isinstance(model, ElectraModel):
+        generator = save_model(generator_folder(out), model.generator, tokenizer_from=tokenizer, manifest=made)
+        say(f"The generator is in {generator}")
+        model = model.discriminator
     save_model(out, model, tokenizer_from=tokenizer, manifest=made)
-    return Export(out, found, sum(p.numel() for p in model.parameters()), architecture_of(model))
+    return Export(out, found, sum(p.numel() for p in model.parameters()), architecture_of(model), generator)
 
 
-def _find_checkpoint(run: Path, step: int | None) -> Path:
+def find_checkpoint(run: Path, step: int | None) -> Path:
+    """The checkpoint of a step, the newest for None. Raises `UsageError` where there is none."""
     checkpoints = {path.name: path for path in list_checkpoints(run)}
     if not checkpoints:
         raise UsageError(f"{run} has no checkpoint yet")
@@ -88,7 +101,7 @@ def _find_tokenizer(run: Path, vocabulary: Path | None) -> Path:
     return vocabulary
 
 
-def _load(checkpoint: Path, recipe: Recipe) -> PretrainingModel:
+def _load(checkpoint: Path, recipe: Recipe) -> PretrainingModel | ElectraModel:
     """The model of a checkpoint. Its configuration names the dropout for fine-tuning: where a run trained without
     any, what its family usually has (BERT 0.1)."""
     config = recipe.model
@@ -103,6 +116,9 @@ def _load(checkpoint: Path, recipe: Recipe) -> PretrainingModel:
         tensors = load_file(checkpoint / MODEL)
     except SafetensorError as error:
         raise BadInput(checkpoint / MODEL, f"is damaged: {error}") from error
+    if recipe.generator is not None:
+        rates = {"dropout": config.dropout, "attention_dropout": config.attention_dropout}
+        return electra_from_checkpoint(recipe, tensors, **rates).eval()
     with torch.device("meta"):
         model = PretrainingModel(
             config,

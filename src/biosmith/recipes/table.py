@@ -10,7 +10,8 @@ from biosmith.artefact import to_plain
 from biosmith.errors import UsageError
 from biosmith.models.bert import count_parameters
 from biosmith.pretraining.config import Profile, Recipe
-from biosmith.recipes import bert, bioformer, biosmith, demo, modern, pubmedbert
+from biosmith.pretraining.elbo_config import VaeRecipe
+from biosmith.recipes import bert, bioformer, biomegatron, biosmith, demo, modern, pubmedbert
 
 # One line a recipe; a new paper is a new file and a line here.
 RECIPES: dict[str, Callable[[], Recipe]] = {
@@ -18,6 +19,11 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "pubmedbert": pubmedbert.pubmedbert,
     "bioformer-8l": bioformer.bioformer_8l,
     "bioformer-16l": bioformer.bioformer_16l,
+    "biomegatron-345m": biomegatron.biomegatron_345m,
+    "biomegatron-345m-bio-30k": biomegatron.biomegatron_345m_bio_30k,
+    "biomegatron-345m-bio-50k": biomegatron.biomegatron_345m_bio_50k,
+    "biomegatron-800m": biomegatron.biomegatron_800m,
+    "biomegatron-1.2b": biomegatron.biomegatron_1_2b,
     "modern-base": modern.modern_base,
     "modern-small": modern.modern_small,
     "biosmith-base-small": biosmith.biosmith_base_small,
@@ -57,7 +63,7 @@ def parameters(recipe: Recipe) -> int:
     return count_parameters(recipe.model, next_sentence=recipe.pair_objective is not None)
 
 
-def rows(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
+def rows(recipe: Recipe | VaeRecipe) -> Iterator[tuple[str, str, str]]:
     """(path, value, citation) of every value of a recipe; a citation of a section stands at its first value."""
     plain = {
         key: value for key, value in to_plain(recipe).items() if key not in ("name", "paper", "citations")
