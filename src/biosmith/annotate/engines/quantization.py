@@ -319,10 +319,18 @@ class _Judge:
         return _Verdict(self.before, after, equal, len(self.expected))
 
     def _score(self, engine: Engine) -> tuple[float, set[tuple[int, int, int, str]]]:
+        kept: list[list[NDArray[np.float32]]] = []
+
+        def score_once(examples: Sequence[Example]) -> list[NDArray[np.float32]]:
+            # The score and the mentions are of the same sequences.
+            if not kept:
+                kept.append(ExampleEngine(engine)(examples))
+            return kept[0]
+
         tagger = Tagger(
             self.transform,
             self.info.label_set,
-            ExampleEngine(engine),
+            score_once,
             self.traced.max_length,
             self.info.stride,
             self.traced.chains[0],
