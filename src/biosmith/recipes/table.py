@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 from biosmith.artefact import to_plain
 from biosmith.errors import UsageError
-from biosmith.models.bert import count_parameters
 from biosmith.pretraining.config import Profile, Recipe
 from biosmith.pretraining.elbo_config import VaeRecipe
+from biosmith.pretraining.planning import recipe_parameters
 from biosmith.recipes import bert, bioformer, biomegatron, biosmith, demo, modern, pubmedbert
 
 # One line a recipe; a new paper is a new file and a line here.
@@ -59,8 +59,8 @@ def with_profile(recipe: Recipe, profile: Profile) -> Recipe:
 
 
 def parameters(recipe: Recipe) -> int:
-    """Parameters of the recipe's model with its pretraining heads."""
-    return count_parameters(recipe.model, next_sentence=recipe.pair_objective is not None)
+    """Parameters of the recipe's model with its pretraining heads: of the discriminator, where there is a generator."""
+    return recipe_parameters(recipe)
 
 
 def rows(recipe: Recipe | VaeRecipe) -> Iterator[tuple[str, str, str]]:
