@@ -108,7 +108,7 @@ def test_weights_are_cast_on_request(tmp_path: Path) -> None:
     [
         (
             "latest_checkpointed_iteration.txt",
-            "is a Megatron-LM checkpoint.*supported: Hugging Face BERT and ModernBERT folders",
+            "holds no model_optim_rng.pt, nor folders mp_rank_00",
         ),
         ("bert_model.ckpt.index", "is a TensorFlow checkpoint"),
         ("model.nemo", "is a NeMo checkpoint"),

@@ -41,6 +41,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench run": ("biosmith.cli.bench:run", "Fine-tune and score models on a suite, several seeds each"),
     "bench show": ("biosmith.cli.bench:show", "Results of a suite: datasets, groups, score"),
     "bench compare": ("biosmith.cli.bench:compare", "Is one model better than another, dataset by dataset"),
+    "bench steps": (
+        "biosmith.cli.bench:steps",
+        "F1 by the number of pretraining steps, from a run's checkpoints",
+    ),
     "bench ablations": ("biosmith.cli.bench:ablations", "The papers' ablations, and what they report"),
     "bench leaderboard": (
         "biosmith.cli.bench:leaderboard",

@@ -216,6 +216,62 @@ def ablations(names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()) -> R
     return Report(data, table)
 
 
+def steps(
+    run: Annotated[Path, tyro.conf.Positional],
+    *,
+    out: Path,
+    data: Path,
+    steps: tuple[int, ...] = (),
+    tasks: tuple[str, ...] = (),
+    models: Path | None = None,
+    seeds: int | None = None,
+    grid: str = "fixed",
+    device: str = "auto",
+    override: tuple[str, ...] = (),
+) -> Report:
+    """Tune and score the checkpoints of a pretraining run: F1 by the number of steps (BioMegatron, Table 6).
+
+    The run must have kept its checkpoints (`pretrain --override keep_checkpoints=0 checkpoint_every=1000`). What is
+    finished is kept, as in `bench run`.
+
+    Example:
+        biosmith bench steps runs/continued --data benchmarks --out results-by-steps --steps 1000 10000 100000
+
+    Args:
+        run: folder that `pretrain` wrote.
+        out: the results folder.
+        data: the folder that holds the datasets' folders.
+        steps: which checkpoints; all by default.
+        tasks: datasets; BC5-chem, BC5-disease and ChemProt by default.
+        models: folder for the exported models; exports in the run by default.
+        seeds: runs a dataset; by default as many as its paper averages.
+        grid: as in `bench run`.
+        device: as in `bench run`.
+        override: settings of the fine-tuning as key=value.
+    """
+    from biosmith.bench.evaluating import read_override
+    from biosmith.bench.steps import run_steps, show_steps
+    from biosmith.bench.tables import problem_lines
+
+    report = run_steps(
+        run,
+        data,
+        out,
+        steps=steps,
+        datasets=tasks,
+        models=models,
+        seeds=seeds,
+        grid=grid,
+        device=device,
+        override=read_override(override),
+    )
+    shown, table = show_steps(report.results)
+    for line in problem_lines(report.problems):
+        say(f"not run: {line}")
+    values = {**shown, "out": str(out), "runs": report.runs, "kept": report.kept, "problems": report.problems}
+    return Report(values, table, exit_code=SET_ASIDE if report.problems else DONE)
+
+
 def leaderboard(
     results: Annotated[tuple[Path, ...], tyro.conf.Positional], *, out: Path, data: Path | None = None
 ) -> Report:

@@ -1,5 +1,5 @@
-"""Checkpoints of other tools made into safe Hugging Face folders: today BERT and ModernBERT folders whose weights are a
-pickle."""
+"""Checkpoints of other tools made into safe Hugging Face folders: folders whose weights are a pickle, and checkpoints of
+Megatron-LM (`megatron_checkpoint`)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from biosmith.artefact import Manifest, describe_input
 from biosmith.errors import BadInput, UsageError
 from biosmith.models.checkpoint import INDEX, PICKLE, WEIGHTS, build_encoder, read_config, read_tensors
 from biosmith.models.families import FAMILIES
+from biosmith.models.megatron_checkpoint import convert_megatron, is_megatron
 from biosmith.models.naming import Names
 from biosmith.models.saving import TOKENIZER_FILES, write_folder
 
 PICKLE_INDEX = PICKLE + ".index.json"
-SUPPORTED = f"Hugging Face BERT and ModernBERT folders with {WEIGHTS} or {PICKLE}, whole or in shards"
+SUPPORTED = (
+    f"Hugging Face BERT and ModernBERT folders with {WEIGHTS} or {PICKLE}, whole or in shards, and checkpoints of "
+    "Megatron-LM"
+)
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -38,6 +42,8 @@ def convert(source: Path, out: Path, dtype: str | None = None) -> Path:
         UsageError: the source is of a kind that is not supported, or `out` holds something.
         BadInput: the source is damaged, would run code, or holds a model of another architecture.
     """
+    if is_megatron(source):
+        return convert_megatron(source, out, None if dtype is None else DTYPES[dtype]).model
     _refuse_other_kinds(source)
     config, raw = read_config(source)
     family = FAMILIES[config.kind]
@@ -101,7 +107,6 @@ def _refuse_other_kinds(source: Path) -> None:
     if not source.is_dir():
         raise UsageError(f"{source} is not a folder; supported: {SUPPORTED}")
     signs = {
-        "a Megatron-LM checkpoint": ("latest_checkpointed_iteration.txt", "**/model_optim_rng.pt"),
         "a TensorFlow checkpoint": ("*.ckpt*", "checkpoint", "*.h5", "saved_model.pb"),
         "a NeMo checkpoint": ("*.nemo", "model_weights.ckpt"),
         "a Flax checkpoint": ("*.msgpack",),

@@ -209,7 +209,7 @@ def spread_like(model: Tensor, whole: Tensor, name: str = "") -> Tensor:
 
 def _shares(tensor: Tensor, name: str) -> int:
     """How many devices share the heads of a fused query, key and value matrix; 1 for any other parameter."""
-    mesh = getattr(tensor, "device_mesh", None)
+    mesh: Any = getattr(tensor, "device_mesh", None)
     names = mesh.mesh_dim_names or () if mesh is not None else ()
     return mesh.size(names.index(TENSOR)) if ".attention.qkv." in f".{name}" and TENSOR in names else 1
 
