@@ -22,6 +22,8 @@ recipe=$1 tokens=$2 out=$3
 
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export OMP_NUM_THREADS=4
+# Else a restart may look for processes of the attempt before under their old addresses.
+export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
 
 srun torchrun \
   --nnodes "$SLURM_JOB_NUM_NODES" --nproc-per-node 4 --max-restarts 3 \

@@ -42,6 +42,21 @@ pretrain(replace(RECIPE, steps=int(steps)), pathlib.Path(tokens), pathlib.Path(o
          settings=Settings(device="cpu", workers=0, parallel=strategy))
 """
 
+# The second process dies once, in its fifth step, as on a node that fails.
+DYING = """
+import os, pathlib, signal, sys
+from torch.optim.optimizer import register_optimizer_step_post_hook
+died = pathlib.Path(sys.argv[2]).parent / "died"
+made = []
+def die(*_):
+    made.append(1)
+    if len(made) == 5:
+        died.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+if os.environ["RANK"] == "1" and not died.exists():
+    register_optimizer_step_post_hook(die)
+"""
+
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -59,12 +74,15 @@ def alone(tokens: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start_two(
-    tokens: Path, out: Path, strategy: str, folder: Path, steps: int = 9
+    tokens: Path, out: Path, strategy: str, folder: Path, steps: int = 9, before: str = "", restarts: int = 0
 ) -> subprocess.Popen[bytes]:
     script = folder / "train.py"
-    script.write_text(SCRIPT.format(tests=str(Path(__file__).parents[1])))
+    script.write_text((before + SCRIPT).format(tests=str(Path(__file__).parents[1])))
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    launch += ["--max-restarts", str(restarts)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    # Without it torchrun keeps the addresses of dead processes, and the restarted ones may try to reach them.
+    environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     return subprocess.Popen(
         [*launch, str(script), str(tokens), str(out), strategy, str(steps)],
         env=environment,
@@ -126,6 +144,15 @@ def test_sigterm_stops_all_processes_after_the_same_step(tokens: Path, tmp_path:
     newest = max(int(p.name.removeprefix("step-")) for p in (out / "checkpoints").iterdir())
     # The checkpoint was made by the request: it belongs to the last step of the log.
     assert newest == read_metrics(out)[-1]["step"] < 3000
+
+
+def test_torchrun_restarts_a_run_that_lost_a_process(tokens: Path, alone: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = start_two(tokens, out, "ddp", tmp_path, before=DYING, restarts=1)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said.decode()[-2000:]
+    assert (tmp_path / "died").exists()
+    assert_same_run(alone, out)
 
 
 def test_a_step_that_cannot_be_shared_evenly_is_refused() -> None:
