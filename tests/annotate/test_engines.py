@@ -157,8 +157,11 @@ def test_auto_says_why(tagger_folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(engines, "has_graphics_card", lambda: True)
     assert choose_engine(tuned, Settings()) == engines.Choice("torch", "there is a graphics card")
     monkeypatch.setattr(engines, "has_graphics_card", lambda: False)
-    choice = choose_engine(tuned, Settings())
-    assert choice.engine == "torch" and "quantize" in choice.reason
+    for fast in (True, False):
+        monkeypatch.setattr(engines, "has_int8_dot_products", lambda fast=fast: fast)
+        choice = choose_engine(tuned, Settings())
+        # int8 is recommended where the processor gains by it.
+        assert choice.engine == "torch" and ("quantize" in choice.reason) == fast
     assert choose_engine(tuned, Settings("torch")).reason == "asked for"
 
 
