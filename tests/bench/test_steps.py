@@ -58,7 +58,7 @@ def test_a_row_is_a_number_of_steps_in_order_with_the_papers_figure_where_there_
     # Again, with a table: nothing is exported or tuned anew.
     assert command(run, tmp_path / "results") == 0
     table = capsys.readouterr().out
-    assert "Table 6" in table and "reported 63.2" in table
+    assert "Shin et al. (2020)" in table and "reported 63.2" in table
     assert sorted(steps.EXPORTED) == [10, 200, 1_000]  # type: ignore[attr-defined]
 
 

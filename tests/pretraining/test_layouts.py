@@ -42,7 +42,7 @@ def test_cards_that_share_layers_or_parameters_hold_their_part(recipe: Recipe) -
     # A quarter of sixteen bytes, and what is gathered: layers two at a time and the gradients of one, the rest always.
     assert spread == pytest.approx(parameters * 16 / 4 + 2 * (3 * layer + 2 * outside))
     both = state_bytes(recipe, parameters, Layout(4, "fsdp", 2))
-    assert one / 4 < both < one / 2
+    assert parameters * 16 / 4 < both < one / 2
 
 
 def test_activations_are_shared_but_for_what_is_gathered(recipe: Recipe) -> None:
@@ -67,7 +67,7 @@ def test_talk_is_counted_by_what_is_sent(recipe: Recipe) -> None:
 
 
 def test_plans_of_the_three_sizes_say_what_fits_and_what_sharing_costs() -> None:
-    for name, parameters in (("345m", 336), ("800m", 754), ("1.2b", 1_279)):
+    for name, parameters in (("345m", 336), ("800m", 752), ("1.2b", 1_281)):
         recipe = find_recipe(f"biomegatron-{name}", "fast")
         one = plan(recipe)
         assert round(one.parameters / 1e6) == pytest.approx(parameters, rel=0.01)
