@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from biosmith.models import fused_kernels as kernels
 
 if TYPE_CHECKING:
-    from biosmith.models.encoder import PostNormLayer
+    from biosmith.models.encoder import Encoder, PostNormLayer
 
 # cuBLAS falls back to slow kernels where a matrix's side is no multiple of 8 (30,522 is not); 128 suits all of them.
 VOCABULARY_MULTIPLE = 128
@@ -48,6 +48,27 @@ def post_norm_layer(layer: PostNormLayer, x_TD: Tensor, cu_seqlens: Tensor, max_
         layer.feed_forward_norm.bias,
     )
     return outputs[0]
+
+
+def encode(
+    encoder: Encoder,
+    input_ids_T: Tensor,
+    position_ids_T: Tensor,
+    token_type_ids_T: Tensor,
+    cu_seqlens: Tensor,
+    max_seqlen: int,
+    *,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Hidden states [T, D] of an encoder of post-LN layers, in `dtype`: what `Encoder.forward_packed` computes without
+    dropout."""
+    x_TD: Tensor = encoder.embeddings(input_ids_T, position_ids_T, token_type_ids_T).to(dtype)
+    projection = encoder.projection
+    if projection is not None:
+        x_TD = F.linear(x_TD, projection.weight.to(dtype), projection.bias.to(dtype))
+    for layer in encoder.in_order():
+        x_TD = encoder.checkpointed(post_norm_layer, layer, x_TD, cu_seqlens, max_seqlen)
+    return x_TD
 
 
 def masked_language_loss(hidden_MD: Tensor, words_VD: Tensor, bias_V: Tensor, labels_M: Tensor) -> Tensor:

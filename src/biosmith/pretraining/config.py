@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from biosmith.errors import UsageError
 from biosmith.models.bert import BertConfig
+from biosmith.models.electra import ElectraConfig
 from biosmith.models.families import ModelConfig
 from biosmith.pretraining import overrides
 
@@ -49,6 +50,7 @@ class MaskedLanguageModel:
     longest_ngram: int = 3  # whole words; lengths have probabilities in proportion to 1 / n (ALBERT)
     replace: tuple[float, float, float] = (0.8, 0.1, 0.1)  # [MASK], random token, kept
     replace_per: Literal["token", "unit"] = "token"  # the original code draws for each token of a word
+    draw: Literal["systematic", "with_replacement"] = "systematic"  # the latter as ELECTRA's code
     copies: int | None = None  # so many fixed maskings of the corpus, in turn; None masks every epoch anew
     weight: float = 1.0
 
@@ -89,6 +91,19 @@ class SentenceOrderPrediction:
 
 PAIR_OBJECTIVES = ("next_sentence_prediction", "sentence_order_prediction")
 
+
+@dataclass(frozen=True)
+class ReplacedTokenDetection:
+    """Tell which tokens a small generator has filled in (Clark et al., 2020, ELECTRA). The generator learns by the
+    masked language model that stands beside it; the model of the recipe is the discriminator."""
+
+    kind: Literal["replaced_token_detection"] = "replaced_token_detection"
+    generator_width: float = 0.25  # share of the discriminator's width, rounded to whole numbers
+    generator_layers: float = 1.0  # share of its layers
+    temperature: float = 1.0  # of the generator's samples
+    weight: float = 50.0
+
+
 Profile = Literal["faithful", "fast"]
 
 
@@ -112,7 +127,11 @@ class AdversarialMaskedLanguageModel:
 
 
 Objective = (
-    MaskedLanguageModel | NextSentencePrediction | SentenceOrderPrediction | AdversarialMaskedLanguageModel
+    MaskedLanguageModel
+    | NextSentencePrediction
+    | SentenceOrderPrediction
+    | AdversarialMaskedLanguageModel
+    | ReplacedTokenDetection
 )
 
 
@@ -231,6 +250,9 @@ class LengthPhase:
     until: float
     length: int
     keep: Literal["tokens", "sequences"] = "tokens"
+    # How often an epoch of this phase goes over each token store; 0 leaves one out, for a corpus that comes later.
+    # Without any, the batch's weights hold here too.
+    weights: tuple[float, ...] = ()
 
     def tokens(self, batch: Batch) -> int:
         """Tokens of a step in this phase."""
@@ -250,6 +272,9 @@ class Batch:
     pack: Literal["documents", "sentences", "stream"] = "documents"  # what a sequence is filled from
     weights: tuple[float, ...] = ()  # how often an epoch goes over each token store, where there are several
     short_sequence_probability: float = 0.1  # how often a sequence aims at a random shorter length
+    # How often a sequence longer than half of `length` is two segments of running text, although no objective asks
+    # about pairs (ELECTRA's code: 0.9).
+    second_segment_probability: float = 0.0
 
     @property
     def sequences(self) -> int:
@@ -308,6 +333,20 @@ class Recipe:
             raise UsageError(f"batch.tokens must be at least 1, not {self.batch.tokens}")
         if len([o for o in self.objectives if o.kind in PAIR_OBJECTIVES]) > 1:
             raise UsageError(f"only one of {' and '.join(PAIR_OBJECTIVES)} can be an objective")
+        detection = self.objective("replaced_token_detection")
+        if detection is not None:
+            if not isinstance(self.model, ElectraConfig):
+                raise UsageError(f"replaced_token_detection needs an electra model, not {self.model.kind}")
+            beside = [
+                o.kind for o in self.objectives if o.kind not in (detection.kind, "masked_language_model")
+            ]
+            if beside or self.objective("masked_language_model") is None:
+                raise UsageError(
+                    "replaced_token_detection stands beside masked_language_model, which its generator learns by, and "
+                    f"nothing else; the recipe has {', '.join(o.kind for o in self.objectives)}"
+                )
+            if detection.temperature <= 0:
+                raise UsageError(f"the temperature of samples must be above 0, not {detection.temperature}")
 
     def with_vocabulary(self, size: int, pad_id: int = 0) -> Recipe:
         """The same recipe for another vocabulary; the word embedding follows its size."""
@@ -320,6 +359,14 @@ class Recipe:
     def objective(self, kind: str) -> Any:
         """The objective of that kind, or None."""
         return next((o for o in self.objectives if o.kind == kind), None)
+
+    @property
+    def generator(self) -> ElectraConfig | None:
+        """The generator's configuration, where there is one."""
+        detection = self.objective("replaced_token_detection")
+        if detection is None or not isinstance(self.model, ElectraConfig):
+            return None
+        return self.model.generator(detection.generator_width, detection.generator_layers)
 
     @property
     def pair_objective(self) -> NextSentencePrediction | SentenceOrderPrediction | None:

@@ -62,13 +62,15 @@ def export_run(run: Path, out: Path, *, step: int | None = None, vocabulary: Pat
     made = Manifest(
         kind="model", config=to_plain(recipe), seed=recipe.seed, inputs=[describe_input(run)], counts=counts
     )
-    generator = None
+    generator, network = None, model.discriminator if isinstance(model, ElectraModel) else model
     if isinstance(model, ElectraModel):
-        generator = save_model(generator_folder(out), model.generator, tokenizer_from=tokenizer, manifest=made)
+        generator = save_model(
+            generator_folder(out), model.generator, tokenizer_from=tokenizer, manifest=made
+        )
         say(f"The generator is in {generator}")
-        model = model.discriminator
-    save_model(out, model, tokenizer_from=tokenizer, manifest=made)
-    return Export(out, found, sum(p.numel() for p in model.parameters()), architecture_of(model), generator)
+    save_model(out, network, tokenizer_from=tokenizer, manifest=made)
+    parameters = sum(p.numel() for p in network.parameters())
+    return Export(out, found, parameters, architecture_of(network), generator)
 
 
 def find_checkpoint(run: Path, step: int | None) -> Path:

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from biosmith.errors import BiosmithError
-from biosmith.models.bert import PretrainingModel
 from biosmith.pretraining.batches import TokenSource
 from biosmith.pretraining.checkpoints import (
     RunState,
@@ -38,7 +37,7 @@ from biosmith.pretraining.preparing import (
 )
 from biosmith.pretraining.reporting import PAIR_LOSSES, Reporter, Stopwatch
 from biosmith.pretraining.run import Outcome, Settings
-from biosmith.pretraining.step import Trainer, reset_window
+from biosmith.pretraining.step import Trainable, Trainer, reset_window
 from biosmith.pretraining.tracking import find_trackers
 from biosmith.progress import progress, say
 
@@ -47,7 +46,7 @@ def train(
     recipe: Recipe,
     store: TokenSource,
     out: Path,
-    model: PretrainingModel,
+    model: Trainable,
     settings: Settings,
     devices: Devices,
 ) -> Outcome:
@@ -81,7 +80,7 @@ class _Run:
         recipe: Recipe,
         store: TokenSource,
         out: Path,
-        model: PretrainingModel,
+        model: Trainable,
         settings: Settings,
         devices: Devices,
     ) -> None:
@@ -180,7 +179,12 @@ class _Run:
             return {}
         with self.watch.paused():
             found = evaluate(self.trainer, self.held_out, EVALUATION_STEPS * self.recipe.batch.tokens)
-        line = {"eval_loss": found.total(self.recipe), "eval_mlm_loss": found.masked_language}
+        line: dict[str, Any] = {"eval_loss": found.total(self.recipe), "eval_mlm_loss": found.masked_language}
+        if found.replaced_tokens is not None:
+            line |= {
+                "eval_rtd_loss": found.replaced_tokens,
+                "eval_replaced_accuracy": found.replaced_accuracy,
+            }
         key = PAIR_LOSSES[pairs.kind] if (pairs := self.recipe.pair_objective) else ""
         return line if found.next_sentence is None else line | {f"eval_{key}": found.next_sentence}
 

@@ -32,6 +32,8 @@ class MaskingRules:
         replace_per: draw the replacement for each token, as the original code does, so that a word can be part
             [MASK] and part kept, or once for each unit.
         longest_ngram: n-grams have length n with probability proportional to 1 / n (Lan et al., 2020).
+        draw: "systematic" hides units as `choose_hidden` does; "with_replacement" draws round(`rate` x tokens) places
+            of a sequence one by one, as `draw_hidden` does (ELECTRA's code); for single tokens only.
     """
 
     rate: float = 0.15
@@ -39,6 +41,7 @@ class MaskingRules:
     replace: tuple[float, float, float] = (0.8, 0.1, 0.1)
     replace_per: Literal["token", "unit"] = "token"
     longest_ngram: int = 3
+    draw: Literal["systematic", "with_replacement"] = "systematic"
 
     def __post_init__(self) -> None:
         if not 0 < self.rate < 1:
@@ -51,6 +54,13 @@ class MaskingRules:
             raise UsageError(f"replacements are drawn per token or per unit, not {self.replace_per!r}")
         if self.longest_ngram < 1:
             raise UsageError(f"the longest n-gram must have at least 1 word, not {self.longest_ngram}")
+        if self.draw not in ("systematic", "with_replacement"):
+            raise UsageError(f"mask draw {self.draw!r} is unknown; valid: systematic, with_replacement")
+        if self.draw == "with_replacement" and (self.unit != "token" or self.replace[1]):
+            raise UsageError(
+                "masks drawn with replacement hide single tokens and put no random ones in their place: they need "
+                f"unit token and replace (x, 0, 1 - x), not {self.unit} and {self.replace}"
+            )
 
 
 class SequenceTokens(NamedTuple):
@@ -95,6 +105,12 @@ def mask_sequences(
     tokens: SequenceTokens, rules: MaskingRules, replacements: Replacements, seed: int, epoch: int
 ) -> Masked:
     """Hide tokens. What happens to a sequence depends on (seed, epoch, its place) and on its tokens only."""
+    if rules.draw == "with_replacement":
+        positions, becomes_mask = draw_hidden(tokens, rules, seed, epoch)
+        ids = tokens.ids.copy()
+        ids[positions[becomes_mask]] = replacements.mask_id
+        masked = int(becomes_mask.sum())
+        return Masked(ids, positions, masked, 0, len(positions) - masked)
     hidden, unit_of_token, first_token = choose_hidden(tokens, rules, seed, epoch)
     positions = np.flatnonzero(hidden)
     place = _counter(tokens, positions)
@@ -152,6 +168,31 @@ def choose_hidden(
     hidden_unit = np.zeros(len(first), dtype=np.bool_)
     hidden_unit[chosen] = True
     return hidden_unit[unit_of_token], unit_of_token, first
+
+
+def draw_hidden(tokens: SequenceTokens, rules: MaskingRules, seed: int, epoch: int) -> tuple[Integers, Flags]:
+    """Hidden positions [M], ascending, and which of them become [MASK], as google-research/electra draws them.
+
+    A sequence of n tokens, special ones counted, has max(1, round(rate x n)) draws among its other tokens, each
+    uniform and blind to the others; so a place can be drawn twice and then counts once, and about one hidden token in
+    fourteen fewer is hidden than the rate says. A place becomes [MASK] if one of its draws says so.
+    """
+    wanted = np.maximum(1, np.rint(tokens.lengths * rules.rate)).astype(np.int64)
+    ordinary = np.flatnonzero(~tokens.special)
+    first = np.searchsorted(ordinary, tokens.starts)
+    choices = np.searchsorted(ordinary, tokens.starts + tokens.lengths) - first
+    wanted = np.where(choices > 0, wanted, 0)
+    sequence = np.repeat(np.arange(len(wanted)), wanted)
+    number = np.arange(len(sequence)) - np.repeat(np.cumsum(wanted) - wanted, wanted)
+    counter = ((tokens.places[sequence] << 20) + number).astype(np.uint64)
+    drawn = (uniform(derive_key(seed, "mask", epoch), counter) * choices[sequence]).astype(np.int64)
+    places = ordinary[first[sequence] + np.minimum(drawn, choices[sequence] - 1)]
+    to_mask = uniform(derive_key(seed, "replace", epoch), counter) < rules.replace[0]
+    hidden, becomes_mask = (np.zeros(len(tokens.ids), dtype=np.bool_) for _ in range(2))
+    hidden[places] = True
+    becomes_mask[places[to_mask]] = True
+    positions = np.flatnonzero(hidden)
+    return positions, becomes_mask[positions]
 
 
 def _unit_marks(tokens: SequenceTokens, rules: MaskingRules, seed: int, epoch: int) -> Flags:

@@ -139,6 +139,8 @@ def draw_loss(run: Path, lines: list[dict[str, Any]], entropy: float, title: str
         ("eval_mlm_loss", "masked tokens, held out", {"color": "#d1495b", "marker": "o", "markersize": 3}),
         ("nsp_loss", "next sentence, training", {"color": "#8d99ae", "linewidth": 1}),
         ("sop_loss", "sentence order, training", {"color": "#8d99ae", "linewidth": 1}),
+        ("rtd_loss", "replaced tokens, training", {"color": "#8d99ae", "linewidth": 1}),
+        ("replaced_accuracy", "share of replaced tokens found", {"color": "#2a9d8f", "linewidth": 1}),
     ):
         points = [(line["step"], line[key]) for line in lines if line.get(key) is not None]
         if points:

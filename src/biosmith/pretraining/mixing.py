@@ -19,7 +19,7 @@ class MixedStores:
     """Token stores one after another, with copies of the documents that are seen more than once an epoch.
 
     A store of weight 2.5 takes part twice in every epoch, and half of its documents a third time, another half each
-    epoch; one of weight 0.1 with a tenth of its documents.
+    epoch; one of weight 0.1 with a tenth of its documents, one of weight 0 not at all.
 
     Args:
         stores: made with the same vocabulary.
@@ -31,9 +31,10 @@ class MixedStores:
 
     def __init__(self, stores: Sequence[TokenStore], weights: Sequence[float] | None = None) -> None:
         weights = list(weights) if weights else [1.0] * len(stores)
-        if len(weights) != len(stores) or min(weights) <= 0:
+        if len(weights) != len(stores) or min(weights) < 0 or max(weights) == 0:
             raise UsageError(
-                f"there must be one weight above 0 for each of the {len(stores)} token stores, not {weights}"
+                f"there must be one weight for each of the {len(stores)} token stores, none below 0 and one above, "
+                f"not {weights}"
             )
         for store in stores[1:]:
             stores[0].vocabulary.require(store.vocabulary, stores[0].folder, store.folder)
@@ -49,6 +50,10 @@ class MixedStores:
         self._share_of_copy = np.array([min(1.0, weights[number] - copy) for number, copy in copies])
         self._first_of_store = first
         self.lengths: NDArray[np.int32] = np.concatenate([stores[number].lengths for number, _ in copies])
+
+    def with_weights(self, weights: Sequence[float]) -> MixedStores:
+        """The same stores mixed otherwise."""
+        return MixedStores(self.stores, weights)
 
     def __len__(self) -> int:
         return len(self.lengths)

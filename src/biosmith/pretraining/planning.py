@@ -6,9 +6,17 @@ import itertools
 import math
 from dataclasses import dataclass
 
+import torch
+
 from biosmith.errors import UsageError
+from biosmith.models.albert import AlbertConfig
 from biosmith.models.bert import count_parameters
+from biosmith.models.electra import ElectraConfig, ElectraModel
+from biosmith.models.families import ModelConfig
+from biosmith.pretraining import layouts
 from biosmith.pretraining.config import Lamb, LengthPhase, Muon, Recipe
+from biosmith.pretraining.layouts import Layout
+from biosmith.pretraining.tensor_parallel import require_shareable_layers
 
 GIB = 2**30
 
@@ -68,13 +76,20 @@ class Plan:
     memory_gib: float
     gpu: str
     gpus: int
+    layout: str
     fits: bool
     tokens_per_second: int
     hours: float
     dollars: float
 
 
-def plan(recipe: Recipe, gpu: str = "h100", gpus: int = 1, corpus_tokens: int | None = None) -> Plan:
+def plan(
+    recipe: Recipe,
+    gpu: str = "h100",
+    gpus: int = 1,
+    corpus_tokens: int | None = None,
+    layout: Layout | None = None,
+) -> Plan:
     """What a recipe takes on so many cards of a kind.
 
     Args:
@@ -82,9 +97,10 @@ def plan(recipe: Recipe, gpu: str = "h100", gpus: int = 1, corpus_tokens: int | 
         gpu: one of `CARDS`.
         gpus: how many.
         corpus_tokens: of the corpus; gives the number of epochs.
+        layout: how the cards share the run, `gpus` of them; None is a whole model on each.
 
     Raises:
-        UsageError: an unknown card or an impossible number.
+        UsageError: an unknown card or an impossible number, or layers that the cards cannot share.
     """
     if gpu not in CARDS:
         raise UsageError(f"--gpu {gpu!r} is unknown; valid: {', '.join(CARDS)}")
@@ -94,8 +110,15 @@ def plan(recipe: Recipe, gpu: str = "h100", gpus: int = 1, corpus_tokens: int | 
     parts = phases(recipe)
     tokens = sum(round((until - since) * recipe.steps) * size for since, until, _, size in parts)
     per_token = flops_per_token(recipe)
-    memory = memory_gib(recipe, card, gpus)
-    speed = card.teraflops * 1e12 * utilisation(recipe) * gpus * (1.0 if gpus == 1 else SCALING) / per_token
+    layout = layout or Layout(gpus)
+    require_shareable_layers(recipe, layout.tensor_parallel)
+    speed = card.teraflops * 1e12 * utilisation(recipe) * gpus / per_token
+    if layout == Layout(gpus) and recipe.model.kind != "megatron-bert":
+        memory, speed = memory_gib(recipe, card, gpus), speed * (1.0 if gpus == 1 else SCALING)
+    else:
+        memory = layouts.memory_gib(recipe, parameters, layout)
+        seconds = layouts.micro_batch(recipe, layout) * layout.replicas / speed
+        speed *= layouts.efficiency(recipe, parameters, layout, gpu, seconds, SCALING)
     hours = tokens / speed / 3600
     sequences = sum(
         round((until - since) * recipe.steps) * max(1, size // length) for since, until, length, size in parts
@@ -114,6 +137,7 @@ def plan(recipe: Recipe, gpu: str = "h100", gpus: int = 1, corpus_tokens: int | 
         memory_gib=round(memory, 1),
         gpu=gpu,
         gpus=gpus,
+        layout=str(layout),
         fits=memory <= card.memory_gib,
         tokens_per_second=round(speed),
         hours=round(hours, 2),
@@ -122,8 +146,24 @@ def plan(recipe: Recipe, gpu: str = "h100", gpus: int = 1, corpus_tokens: int | 
 
 
 def recipe_parameters(recipe: Recipe) -> int:
-    """Parameters of the recipe's model with its heads."""
-    return count_parameters(recipe.model, next_sentence=recipe.pair_objective is not None)
+    """Parameters of the recipe's model with its heads: of the discriminator, where there is a generator beside it."""
+    if recipe.generator is None:
+        return count_parameters(recipe.model, next_sentence=recipe.pair_objective is not None)
+    return sum(p.numel() for p in _electra(recipe).discriminator.parameters())
+
+
+def trained_parameters(recipe: Recipe) -> int:
+    """All parameters that a run trains, those of a generator included."""
+    if recipe.generator is None:
+        return recipe_parameters(recipe)
+    return sum(p.numel() for p in _electra(recipe).parameters())
+
+
+def _electra(recipe: Recipe) -> ElectraModel:
+    """Both networks of a recipe, without memory for their parameters."""
+    assert isinstance(recipe.model, ElectraConfig) and recipe.generator is not None
+    with torch.device("meta"):
+        return ElectraModel(recipe.model, recipe.generator)
 
 
 def phases(recipe: Recipe) -> list[tuple[float, float, int, int]]:
@@ -140,27 +180,43 @@ def phases(recipe: Recipe) -> list[tuple[float, float, int, int]]:
 def flops_per_token(recipe: Recipe) -> int:
     """Floating-point operations a token in training: 2 for each multiply-add, once forward and twice backward.
 
-    Matrix products only: the layers' weights, attention over sequences of full length, and the head on the hidden tokens.
+    Matrix products only: the layers' weights, attention over sequences of full length, and the head on the hidden
+    tokens; of generator and discriminator, where there are two.
     """
-    model = recipe.model
-    gated = 2 if model.kind == "modernbert" else 1
-    weights = model.layers * (4 * model.width**2 + (1 + gated) * model.width * model.feed_forward)
     parts = [((until - since) * size, length) for since, until, length, size in phases(recipe)]
     length = sum(share * length for share, length in parts) / sum(share for share, _ in parts)
-    attention = model.layers * 2 * length * model.width
     rate = recipe.objective("masked_language_model").rate
-    head = rate * (model.width**2 + model.width * model.vocabulary_size)
-    return round(6 * (weights + attention + head))
+    if recipe.generator is None:
+        return round(6 * (_layer_products(recipe.model, length) + rate * _head_products(recipe.model)))
+    both = _layer_products(recipe.model, length) + _layer_products(recipe.generator, length)
+    return round(6 * (both + rate * _head_products(recipe.generator) + recipe.model.width**2))
+
+
+def _layer_products(model: ModelConfig, length: float) -> float:
+    """Multiply-adds a token in one forward pass of the encoder."""
+    gated = 2 if model.kind == "modernbert" else 1
+    weights = model.layers * (4 * model.width**2 + (1 + gated) * model.width * model.feed_forward)
+    projection = 0
+    if isinstance(model, ElectraConfig | AlbertConfig) and model.embedding_width != model.width:
+        projection = model.embedding_width * model.width
+    return weights + projection + model.layers * 2 * length * model.width
+
+
+def _head_products(model: ModelConfig) -> float:
+    """Multiply-adds a hidden token in one forward pass of the masked-language head."""
+    inner = model.embedding_width if isinstance(model, ElectraConfig | AlbertConfig) else model.width
+    return model.width * inner + inner * model.vocabulary_size
 
 
 def memory_gib(recipe: Recipe, card: Card, gpus: int) -> float:
     """Memory of one card: parameters, gradients, optimizer state, and the activations of a micro-batch."""
-    parameters, model = recipe_parameters(recipe), recipe.model
+    parameters = trained_parameters(recipe)
+    networks = [recipe.model] if recipe.generator is None else [recipe.model, recipe.generator]
     states = 1 if isinstance(recipe.optimizer, Muon) else 2
     copies = 4 + 4 + 4 * states + (4 if isinstance(recipe.optimizer, Lamb) else 0)
     width = 2 if recipe.profile == "fast" else 3
-    numbers = model.layers * (12 * model.width + 3 * model.feed_forward)
-    masked = recipe.objective("masked_language_model").highest_rate * model.vocabulary_size
+    numbers = sum(part.layers * (12 * part.width + 3 * part.feed_forward) for part in networks)
+    masked = recipe.objective("masked_language_model").highest_rate * recipe.model.vocabulary_size
     micro = recipe.batch.micro_batch_tokens or min(65_536, math.ceil(recipe.batch.tokens / gpus))
     return (parameters * copies + micro * (numbers * width + masked * 10)) / GIB + 1.0
 

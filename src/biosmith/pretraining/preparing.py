@@ -16,6 +16,7 @@ from biosmith.errors import UsageError
 from biosmith.pretraining.batches import BatchMaker, DataRules, TokenSource, hold_out
 from biosmith.pretraining.config import LengthPhase, Recipe
 from biosmith.pretraining.masking import MaskingRules
+from biosmith.pretraining.mixing import MixedStores
 from biosmith.pretraining.sentence_order import OrderRules
 from biosmith.pretraining.tensor_parallel import require_shareable_layers
 from biosmith.progress import say
@@ -71,9 +72,9 @@ def settle(
     if precision == "auto":
         on_gpu = "bfloat16" if recipe.profile == "fast" else "mixed"
         precision = "float32" if device.type == "cpu" else on_gpu  # type: ignore[assignment]
-    recipe = dataclasses.replace(
-        recipe, model=dataclasses.replace(recipe.model, vocabulary_size=size), precision=precision
-    )
+    pad = dict(source.vocabulary.special_tokens).get("pad", recipe.model.pad_id)
+    model = dataclasses.replace(recipe.model, vocabulary_size=size, pad_id=pad)
+    recipe = dataclasses.replace(recipe, model=model, precision=precision)
     micro = recipe.batch.micro_batch_tokens or _choose_micro_batch(recipe, device, devices, tensor)
     batch = dataclasses.replace(recipe.batch, micro_batch_tokens=micro)
     recipe = dataclasses.replace(recipe, batch=batch)
@@ -116,7 +117,8 @@ def _choose_micro_batch(recipe: Recipe, device: torch.device, devices: int, tens
 def _bytes_per_token(recipe: Recipe) -> int:
     """Memory of a token's activations in training, roughly; the logits of masked tokens included."""
     model, masked = recipe.model, recipe.objective("masked_language_model")
-    numbers = model.layers * (12 * model.width + 3 * model.feed_forward)
+    networks = [model] if recipe.generator is None else [model, recipe.generator]
+    numbers = sum(part.layers * (12 * part.width + 3 * part.feed_forward) for part in networks)
     width = 4 if recipe.precision == "float32" else 2 if recipe.precision == "bfloat16" else 3
     return int(numbers * width + masked.highest_rate * model.vocabulary_size * 10)
 
@@ -131,7 +133,6 @@ def phase_of(recipe: Recipe, step: int) -> int:
 
 def make_batch_makers(recipe: Recipe, source: TokenSource) -> list[BatchMaker]:
     """The data path of each phase of sequence lengths, held-out documents left out."""
-    training = ~held_out_documents(recipe, source)
     phases = [*recipe.batch.phases, LengthPhase(1.0, recipe.batch.length)]
     makers = []
     for number, phase in enumerate(phases):
@@ -140,8 +141,22 @@ def make_batch_makers(recipe: Recipe, source: TokenSource) -> list[BatchMaker]:
             rules = dataclasses.replace(
                 rules, micro_tokens=phase.tokens(recipe.batch) // micro_batches(recipe)
             )
-        makers.append(BatchMaker(source, rules, training))
+        own = _source_of(phase, source, recipe)
+        makers.append(BatchMaker(own, rules, ~held_out_documents(recipe, own)))
     return makers
+
+
+def _source_of(phase: LengthPhase, source: TokenSource, recipe: Recipe) -> TokenSource:
+    """What a phase reads: all token stores, or each as often as its weights say."""
+    if not phase.weights:
+        return source
+    stores = len(source.stores) if isinstance(source, MixedStores) else 1
+    if len(phase.weights) != stores:
+        raise UsageError(
+            f"recipe {recipe.name} reads {len(phase.weights)} token stores in turn ({', '.join(recipe.corpus.sources)}); "
+            f"name as many with --tokens, not {stores}"
+        )
+    return source.with_weights(phase.weights) if isinstance(source, MixedStores) else source
 
 
 def make_evaluation_maker(recipe: Recipe, source: TokenSource, training: BatchMaker) -> BatchMaker | None:
@@ -173,7 +188,6 @@ def _phase_seed(recipe: Recipe, phase: int) -> int:
 
 def _data_rules(recipe: Recipe, length: int, seed: int) -> DataRules:
     masked, pairs = (recipe.objective(kind) for kind in ("masked_language_model", "next_sentence_prediction"))
-    order = recipe.objective("sentence_order_prediction")
     if masked is None:
         raise UsageError(f"recipe {recipe.name} has no masked_language_model objective")
     assert recipe.batch.micro_batch_tokens is not None
@@ -183,9 +197,9 @@ def _data_rules(recipe: Recipe, length: int, seed: int) -> DataRules:
         length=length,
         next_sentence=pairs is not None,
         random_probability=0.5 if pairs is None else pairs.random_probability,
-        order=None if order is None else OrderRules(order.swap_probability),
+        order=_order_rules(recipe),
         masking=MaskingRules(
-            masked.rate, masked.unit, masked.replace, masked.replace_per, masked.longest_ngram
+            masked.rate, masked.unit, masked.replace, masked.replace_per, masked.longest_ngram, masked.draw
         ),
         short_probability=recipe.batch.short_sequence_probability,
         mask_copies=masked.copies,
@@ -194,11 +208,19 @@ def _data_rules(recipe: Recipe, length: int, seed: int) -> DataRules:
     )
 
 
+def _order_rules(recipe: Recipe) -> OrderRules | None:
+    """How segments are cut in two, for an objective or without one."""
+    order, second = recipe.objective("sentence_order_prediction"), recipe.batch.second_segment_probability
+    if order is not None:
+        return OrderRules(order.swap_probability)
+    return OrderRules(None, second, "middle") if second else None
+
+
 def differing_keys(wanted: Recipe, saved: Recipe) -> list[str]:
     """Paths of the values that differ between a recipe and the one a run was begun with.
 
-    What the wanted recipe leaves open (micro-batch, precision, the size of the vocabulary) is taken from the saved
-    one and does not differ.
+    What the wanted recipe leaves open (micro-batch, precision, size and padding id of the vocabulary) is taken from the
+    saved one and does not differ.
     """
     one, other = _flat(to_plain(wanted)), _flat(to_plain(saved))
     is_open = {"batch.micro_batch_tokens": None, "precision": "auto"}
@@ -207,7 +229,7 @@ def differing_keys(wanted: Recipe, saved: Recipe) -> list[str]:
         for key in one.keys() | other.keys()
         if one.get(key) != other.get(key)
         and not key.startswith("citations.")
-        and key != "model.vocabulary_size"
+        and key not in ("model.vocabulary_size", "model.pad_id")
         and not (key in is_open and one.get(key) == is_open[key])
     )
 

@@ -123,9 +123,15 @@ class Reporter:
         mlm = window.masked_language_loss / window.predicted if window.predicted else float("nan")
         nsp = window.next_sentence_loss / window.sequences if window.sequences else float("nan")
         adversarial = window.adversarial_loss / window.predicted if window.predicted else float("nan")
+        rtd = window.replaced_token_loss / window.tokens if window.tokens else float("nan")
         pairs = recipe.pair_objective
-        kinds = [OBJECTIVES[0], pairs.kind if pairs else OBJECTIVES[1], OBJECTIVES[2]]
-        losses = {"mlm_loss": mlm, PAIR_LOSSES[kinds[1]]: nsp, "adversarial_loss": adversarial}
+        kinds = [OBJECTIVES[0], pairs.kind if pairs else OBJECTIVES[1], *OBJECTIVES[2:]]
+        losses = {
+            "mlm_loss": mlm,
+            PAIR_LOSSES[kinds[1]]: nsp,
+            "adversarial_loss": adversarial,
+            "rtd_loss": rtd,
+        }
         parts = {
             key: (recipe.weight_of(kind), value)
             for kind, (key, value) in zip(kinds, losses.items(), strict=True)
@@ -152,6 +158,11 @@ class Reporter:
         }
         if "nsp_loss" not in parts:
             del line["random_pairs"]
+        if "rtd_loss" in parts:
+            originals = window.tokens - window.replaced
+            line["replaced_share"] = window.replaced / max(1.0, window.tokens)
+            line["replaced_accuracy"] = window.replaced_found / max(1.0, window.replaced)
+            line["original_accuracy"] = window.originals_found / max(1.0, originals)
         if "sop_loss" in parts:
             line["exchanged_pairs"] = counts.random_pairs / max(1, counts.sequences)
         return line

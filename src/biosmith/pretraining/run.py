@@ -31,9 +31,12 @@ from biosmith.models import PretrainingModel, load_pretraining_model
 from biosmith.pretraining.batches import TokenSource
 from biosmith.pretraining.checkpoints import list_checkpoints
 from biosmith.pretraining.config import Recipe, recipe_from_plain
+from biosmith.pretraining.electra_run import make_electra
+from biosmith.pretraining.embedding_transfer import take_over
 from biosmith.pretraining.mixing import MixedStores
 from biosmith.pretraining.parallel import Devices, joined
 from biosmith.pretraining.preparing import choose_device, differing_keys, require_shareable, settle
+from biosmith.pretraining.step import Trainable
 from biosmith.progress import say
 from biosmith.randomness import derive_key
 from biosmith.tokens.store import TokenStore
@@ -96,7 +99,8 @@ def pretrain(
         recipe: all that decides the run.
         tokens: a token store, or several made with one vocabulary; `batch.weights` of the recipe mixes them.
         out: the run's folder; new, or that of the run to resume.
-        init: a Hugging Face folder to go on from (continued pretraining); its architecture replaces the recipe's.
+        init: a Hugging Face folder to go on from (continued pretraining); its architecture replaces the recipe's. If
+            the tokens are of another vocabulary, its word embedding is brought to that (`embedding_transfer`).
         resume: go on from the last checkpoint, or begin if there is none yet.
         settings: device, workers, compilation.
 
@@ -104,7 +108,8 @@ def pretrain(
         UsageError: the folder exists and `resume` is not set, or its run was begun with another recipe, other tokens
             or another model to start from; the differing keys are named.
         BadInput: a shard or a checkpoint is missing or damaged.
-        BiosmithError: the tokens belong to another vocabulary than `init`; the loss is not finite; memory is short.
+        BiosmithError: the tokens belong to another vocabulary than `init`, which is nowhere to be found; the loss is
+            not finite; memory is short.
     """
     from biosmith.pretraining.loop import train
 
@@ -116,7 +121,7 @@ def pretrain(
         devices.wait()
         recipe, source = read_run(out), _open(folders, recipe)
         require_shareable(recipe, devices.replicas, devices.tensor)
-        model = _make_model(recipe, init if not list_checkpoints(out) else None)
+        model = _make_model(recipe, init if not list_checkpoints(out) else None, out / TOKENIZER)
         outcome = train(recipe, source, out, model.to(devices.device), settings, devices)
         if devices.first:
             _finish(out, outcome)
@@ -234,15 +239,21 @@ def _adopt_architecture(recipe: Recipe, init: Path, store: TokenStore) -> Recipe
 
     config, _ = read_config(init)
     _require_vocabulary(init, config.vocabulary_size, store)
-    model = config.without_dropout() if recipe.profile == "fast" else config
+    pad = dict(store.vocabulary.special_tokens).get("pad", config.pad_id)
+    model = dataclasses.replace(config, pad_id=pad)
+    model = model.without_dropout() if recipe.profile == "fast" else model
     return dataclasses.replace(recipe, model=model)
 
 
 def _require_vocabulary(init: Path, rows: int, store: TokenStore) -> None:
-    """Raise `BiosmithError` unless the tokens were made with the vocabulary of the model."""
+    """Raise `BiosmithError` unless the tokens were made with the vocabulary of the model, or with one whose pieces can
+    be read, so that the model's embedding can be brought to it."""
     from biosmith.tokens.vocabulary import load_vocabulary
 
     mark = load_vocabulary(init).mark
+    folder = vocabulary_folder(store)
+    if folder is not None and load_vocabulary(folder).mark.digest == store.vocabulary.digest != mark.digest:
+        return
     store.vocabulary.require(mark, store.folder, init)
     if rows < store.vocabulary.size:
         raise BiosmithError(
@@ -250,23 +261,31 @@ def _require_vocabulary(init: Path, rows: int, store: TokenStore) -> None:
         )
 
 
-def _make_model(recipe: Recipe, init: Path | None) -> PretrainingModel:
-    """A fresh model, initialised from the run's seed, or the one to go on from."""
+def _make_model(recipe: Recipe, init: Path | None, vocabulary: Path | None = None) -> Trainable:
+    """A fresh model, initialised from the run's seed, or the one to go on from; `vocabulary` is the tokens' own."""
     torch.manual_seed(derive_key(recipe.seed, "initialise"))
     pairs = recipe.pair_objective is not None
+    if recipe.generator is not None:
+        return make_electra(recipe, init)
     if init is None:
         return PretrainingModel(recipe.model, next_sentence=pairs)
     loaded, _ = load_pretraining_model(init, next_sentence=pairs, dtype=torch.float32)
     model = PretrainingModel(recipe.model, next_sentence=pairs)
-    model.load_state_dict(loaded.state_dict(), strict=False)
+    take_over(model, loaded, init, vocabulary if vocabulary is not None and vocabulary.is_dir() else None)
     return model
+
+
+def vocabulary_folder(store: TokenStore) -> Path | None:
+    """The folder of the vocabulary that tokens were made with, if it is still there."""
+    named = [Path(i["path"]) for i in store.manifest.inputs if i.get("kind") == "vocabulary"]
+    return next((folder for folder in named if folder.is_dir()), None)
 
 
 def _copy_tokenizer(store: TokenStore, out: Path) -> None:
     from biosmith.models.saving import TOKENIZER_FILES
 
-    folder = next((Path(i["path"]) for i in store.manifest.inputs if i.get("kind") == "vocabulary"), None)
-    if folder is None or not folder.is_dir():
+    folder = vocabulary_folder(store)
+    if folder is None:
         say(
             "The vocabulary's folder is not where the tokens were made; name it again when the model is exported."
         )

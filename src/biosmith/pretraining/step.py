@@ -15,6 +15,8 @@ from torch.nn import functional as F
 
 from biosmith.errors import UsageError
 from biosmith.models.bert import PretrainingLogits, PretrainingModel
+from biosmith.models.electra import ElectraModel
+from biosmith.models.encoder import Encoder
 from biosmith.models.heads import activate
 from biosmith.pretraining.adversarial import adversarial_loss
 from biosmith.pretraining.batches import IGNORE, Counts
@@ -22,6 +24,7 @@ from biosmith.pretraining.config import AdamW, AdversarialMaskedLanguageModel, R
 from biosmith.pretraining.loading import Loaded
 from biosmith.pretraining.optimizers import make_optimizers, update
 from biosmith.pretraining.parallel import Devices, replicate, shard, without_reduction
+from biosmith.pretraining.replaced_tokens import ReplacedTokenSums
 from biosmith.pretraining.schedules import learning_rate
 from biosmith.pretraining.tensor_parallel import (
     TENSOR,
@@ -31,6 +34,8 @@ from biosmith.pretraining.tensor_parallel import (
     share_layers,
 )
 from biosmith.randomness import derive_key
+
+Trainable = PretrainingModel | ElectraModel
 
 TENSORS = (
     "input_ids_T",
@@ -43,7 +48,12 @@ TENSORS = (
 )
 
 
-OBJECTIVES = ("masked_language_model", "next_sentence_prediction", "adversarial_masked_language_model")
+OBJECTIVES = (
+    "masked_language_model",
+    "next_sentence_prediction",
+    "adversarial_masked_language_model",
+    "replaced_token_detection",
+)
 
 
 class LossSums(nn.Module):
@@ -61,11 +71,13 @@ class LossSums(nn.Module):
     """
 
     adversarial: AdversarialMaskedLanguageModel | None
+    size = 3
 
     def __init__(self, model: PretrainingModel, compute: str = "float32", fused: bool | None = None) -> None:
         super().__init__()
         self.packed, self.compute, self.adversarial = _Packed(model), compute, None
-        plain = model.config.kind == "bert" and model.config == model.config.without_dropout()
+        has_fused_parts = model.config.kind in ("bert", "electra", "albert", "megatron-bert")
+        plain = has_fused_parts and model.config == model.config.without_dropout()
         if fused and not plain:
             raise UsageError("the fused layer is BERT's, and knows no dropout")
         on_gpu = next(model.parameters()).is_cuda
@@ -120,26 +132,24 @@ class LossSums(nn.Module):
         labels_M: Tensor,
     ) -> tuple[Tensor, Tensor | None]:
         """Sum of the masked-language losses, and next-sentence logits [N, 2]."""
-        from biosmith.models.fused import masked_language_loss, post_norm_layer
+        from biosmith.models.fused import encode
 
         model = self.packed.model
-        encoder, head = model.encoder, model.masked_language_head
-        x_TD = encoder.embeddings(input_ids_T, position_ids_T, token_type_ids_T)
-        if self.compute == "bfloat16":
-            x_TD = x_TD.to(torch.bfloat16)
-        for layer in encoder.layers:
-            x_TD = post_norm_layer(layer, x_TD, cu_seqlens, max_seqlen)  # type: ignore[arg-type]
-        masked_MD = x_TD.index_select(0, masked_positions_M)
-        hidden_MD = _dense(head.dense, masked_MD)
-        hidden_MD = head.norm(activate(hidden_MD, head.activation).to(head.norm.weight.dtype)).to(x_TD.dtype)
-        words_VD = encoder.embeddings.words.weight
-        assert isinstance(head.bias, Tensor)
-        assert head.bias is not None
-        loss = masked_language_loss(hidden_MD, words_VD, head.bias, labels_M)
-        if model.next_sentence_head is None:
-            return loss, None
-        first_ND = x_TD.index_select(0, cu_seqlens[:-1].clamp(max=input_ids_T.shape[0] - 1))
-        return loss, model.next_sentence_logits(first_ND.to(words_VD.dtype))
+        encoder = model.encoder
+        if model.config.kind == "megatron-bert":  # the loss is fused, the layers are left to the compiler
+            arguments = (
+                input_ids_T, position_ids_T, token_type_ids_T, cu_seqlens, max_seqlen, masked_positions_M,
+            )  # fmt: skip
+            cast = {name: p.to(torch.bfloat16) for name, p in self.packed.named_parameters()}
+            found: tuple[Tensor, Tensor | None] = torch.func.functional_call(
+                self.packed, cast if self.compute == "bfloat16" else {}, arguments, {"labels_M": labels_M}
+            )
+            return found
+        kind = torch.bfloat16 if self.compute == "bfloat16" else encoder.embeddings.words.weight.dtype
+        x_TD = encode(
+            encoder, input_ids_T, position_ids_T, token_type_ids_T, cu_seqlens, max_seqlen, dtype=kind
+        )
+        return _sum_and_pairs(model, x_TD, cu_seqlens, masked_positions_M, labels_M)
 
     def _logits(self, *arguments: Any) -> PretrainingLogits:
         if self.compute == "bfloat16":
@@ -152,20 +162,53 @@ class LossSums(nn.Module):
         return logits
 
 
+def _make_sums(model: Trainable, recipe: Recipe, compute: str) -> LossSums | ReplacedTokenSums:
+    """The losses of a recipe's objectives."""
+    if isinstance(model, PretrainingModel):
+        return LossSums(model, compute)
+    detection = recipe.objective("replaced_token_detection")
+    return ReplacedTokenSums(model, detection.temperature, compute)
+
+
+def _sum_and_pairs(
+    model: PretrainingModel, x_TD: Tensor, cu_seqlens: Tensor, masked_positions_M: Tensor, labels_M: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """From the last hidden states: sum of the masked-language losses by the fused loss, next-sentence logits [N, 2]."""
+    from biosmith.models.fused import masked_language_loss
+
+    head, words_VD = model.masked_language_head, model.encoder.embeddings.words.weight
+    masked_MD = x_TD.index_select(0, masked_positions_M)
+    hidden_MD = _dense(head.dense, masked_MD)
+    hidden_MD = head.norm(activate(hidden_MD, head.activation).to(head.norm.weight.dtype)).to(x_TD.dtype)
+    assert isinstance(head.bias, Tensor)
+    assert head.bias is not None
+    pieces = model.config.vocabulary_size
+    loss = masked_language_loss(hidden_MD, words_VD[:pieces], head.bias[:pieces], labels_M)
+    if model.next_sentence_head is None:
+        return loss, None
+    first_ND = x_TD.index_select(0, cu_seqlens[:-1].clamp(max=x_TD.shape[0] - 1))
+    return loss, model.next_sentence_logits(first_ND.to(words_VD.dtype))
+
+
 def _dense(layer: nn.Linear, x: Tensor) -> Tensor:
     """`layer` in the precision of x."""
     return F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
 
 
 class _Packed(nn.Module):
-    """A model whose call is its `forward_packed`."""
+    """A model whose call is its `forward_packed`, or that and the fused loss of the labels given."""
 
     def __init__(self, model: PretrainingModel) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, *arguments: Any) -> PretrainingLogits:
-        return self.model.forward_packed(*arguments)
+    def forward(self, *arguments: Any, labels_M: Tensor | None = None) -> Any:
+        """`PretrainingLogits`, or the sum of losses and the next-sentence logits."""
+        if labels_M is None:
+            return self.model.forward_packed(*arguments)
+        *packed, masked_positions_M = arguments
+        x_TD = self.model.encoder.forward_packed(*packed)
+        return _sum_and_pairs(self.model, x_TD, packed[3], masked_positions_M, labels_M)
 
 
 class Window(NamedTuple):
@@ -175,13 +218,22 @@ class Window(NamedTuple):
     masked_language_loss: float
     next_sentence_loss: float
     adversarial_loss: float
+    replaced_token_loss: float
+    replaced: float  # tokens that the generator filled in wrongly
+    replaced_found: float  # of these, by the discriminator
+    originals_found: float  # other tokens that the discriminator took for what they are
     predicted: float
     sequences: float
+    tokens: float
     gradient_norm: float  # of the last step
     skipped: float  # steps of the whole run whose gradient was not finite
     skipped_in_a_row: float
 
 
+SUMS = Window._fields.index("predicted")  # sums that a step may have
+# What the means of the sums are taken over: hidden tokens, sequences, all tokens.
+_MEANS = ("hidden", "overflow", "sequences", "tokens")
+_OVER = (0, 1, 0, 2, 2, 2, 2)
 COUNTS = tuple(field.name for field in dataclasses.fields(Counts))
 WINDOW_SIZE = len(Window._fields) + len(COUNTS)
 
@@ -216,7 +268,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: PretrainingModel,
+        model: Trainable,
         recipe: Recipe,
         compute: str,
         devices: Devices | None = None,
@@ -226,13 +278,17 @@ class Trainer:
         self.model, self.recipe = model, recipe
         self.device = next(model.parameters()).device
         self.devices = devices or Devices(self.device)
-        loss_sums = LossSums(model, compute)
+        loss_sums = _make_sums(model, recipe, compute)
         self.sums, self.module = loss_sums, cast(nn.Module, loss_sums)
         if recompute_layers:
-            model.encoder.activation_checkpointing, loss_sums.fused = True, False
+            loss_sums.fused = False
+            for encoder in (part for part in model.modules() if isinstance(part, Encoder)):
+                encoder.activation_checkpointing = True
         if self.devices.mesh is not None:
             require_shareable_layers(recipe, self.devices.tensor)
+            assert isinstance(model, PretrainingModel)
             share_layers(model, self.devices.mesh[TENSOR])
+            loss_sums.fused = False
         if self.devices.replicas > 1 and self.devices.strategy == "fsdp":
             _spread(loss_sums, recipe, self.devices)
         elif self.devices.replicas > 1:
@@ -244,6 +300,8 @@ class Trainer:
         pairs = recipe.pair_objective
         weights = [recipe.weight_of(kind) for kind in OBJECTIVES]
         weights[1] = 0.0 if pairs is None else pairs.weight
+        # Sums that no objective stands for are counted only.
+        weights = (weights + [0.0] * SUMS)[: loss_sums.size]
         # Data parallelism takes the mean of the replicas' gradients.
         self.weights = self.devices.replicas * torch.tensor(weights, dtype=torch.float64, device=self.device)
         self.window = torch.zeros(WINDOW_SIZE, dtype=torch.float64, device=self.device)
@@ -264,11 +322,11 @@ class Trainer:
         self.sums.adversarial = adversarial if is_on else None
         counts = sum((b.counts for b in micro_batches), Counts())
         counted = self._to_device(torch.tensor(dataclasses.astuple(counts), dtype=torch.float64))
-        sums = torch.zeros(3, dtype=torch.float64, device=self.device)
+        sums = torch.zeros(self.sums.size, dtype=torch.float64, device=self.device)
         self.devices.reduce(counted)
-        hidden, overflow, sequences = (counted[COUNTS.index(n)] for n in ("hidden", "overflow", "sequences"))
-        totals = torch.stack([hidden - overflow, sequences])
-        scale = (self.weights / totals[[0, 1, 0]].clamp(min=1.0)).float()
+        hidden, overflow, sequences, tokens = (counted[COUNTS.index(n)] for n in _MEANS)
+        totals = torch.stack([hidden - overflow, sequences, tokens])
+        scale = (self.weights / totals[list(_OVER[: self.sums.size])].clamp(min=1.0)).float()
         for number, batch in enumerate(micro_batches):
             place = self.devices.replica + number * self.devices.replicas  # of the micro-batch in the step
             torch.manual_seed(derive_key(self.recipe.seed, "dropout", step, place, *self.devices.parts))
@@ -287,11 +345,12 @@ class Trainer:
     def _note(self, sums: Tensor, totals: Tensor, counted: Tensor, norm: Tensor, skipped: Tensor) -> None:
         """Add a step to the window; a step that was left out does not spoil its means."""
         window, kept, named = self.window, 1.0 - skipped.double(), len(Window._fields)
-        window[0:3] += torch.where(torch.isfinite(sums), sums, 0.0) * kept
-        window[3:5] += totals * kept
-        window[5] = norm
-        window[6] += skipped
-        window[7] = (window[7] + 1.0) * skipped
+        at = named - 3
+        window[: len(sums)] += torch.where(torch.isfinite(sums), sums, 0.0) * kept
+        window[SUMS:at] += totals * kept
+        window[at] = norm
+        window[at + 1] += skipped
+        window[at + 2] = (window[at + 2] + 1.0) * skipped
         window[named:] += counted
 
     def _to_device(self, tensor: Tensor) -> Tensor:
@@ -314,12 +373,14 @@ class Trainer:
         )
 
 
-def _spread(loss_sums: LossSums, recipe: Recipe, devices: Devices) -> None:
+def _spread(loss_sums: LossSums | ReplacedTokenSums, recipe: Recipe, devices: Devices) -> None:
     """Spread a model's parameters over the replicas; they are cast when they are gathered."""
     if not isinstance(recipe.optimizer, AdamW):
         raise UsageError(
             f"--parallel fsdp needs the optimizer adamw, not {recipe.optimizer.kind}; use --parallel ddp"
         )
+    if isinstance(loss_sums, ReplacedTokenSums):
+        raise UsageError("--parallel fsdp cannot spread networks that share embeddings; use --parallel ddp")
     packed = loss_sums.packed
     shard(list(packed.model.encoder.layers), packed, loss_sums.compute == "bfloat16", devices)
     loss_sums.fused = False
