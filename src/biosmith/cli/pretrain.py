@@ -53,7 +53,8 @@ def pretrain(
         tokens: what `biosmith tokenize` made; several are mixed as the recipe's batch.weights say.
         out: folder of the run.
         profile: "faithful" is the paper's own arithmetic, "fast" what is known to be better today.
-        init: go on from this Hugging Face folder (continued pretraining); the tokens must have its vocabulary.
+        init: go on from this Hugging Face folder (continued pretraining); if the tokens have another vocabulary, pieces
+            that both have keep their vectors, and new ones begin at the mean of their old pieces.
         init_decoder: the GPT-2 folder that the decoder of a latent-variable model starts from; its tokens are what
             `biosmith sentences` made.
         override: key.path=value, as often as needed: steps, batch_tokens, learning_rate, seed, checkpoint_every,
