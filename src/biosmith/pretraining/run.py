@@ -277,7 +277,8 @@ def _make_model(recipe: Recipe, init: Path | None, vocabulary: Path | None = Non
 
 def vocabulary_folder(store: TokenStore) -> Path | None:
     """The folder of the vocabulary that tokens were made with, if it is still there."""
-    named = [Path(i["path"]) for i in store.manifest.inputs if i.get("kind") == "vocabulary"]
+    # It may be a vocabulary of ours, or a model's folder; the other input is the corpus.
+    named = [Path(i["path"]) for i in store.manifest.inputs if i.get("kind") != "corpus"]
     return next((folder for folder in named if folder.is_dir()), None)
 
 
