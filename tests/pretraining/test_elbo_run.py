@@ -1,0 +1,208 @@
+"""Runs of latent-variable models: learning, resuming, starting from folders, exporting, refusing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+
+from biosmith.errors import BadInput, BiosmithError, UsageError
+from biosmith.models.checkpoint import load_encoder
+from biosmith.models.vae_folder import load_vae
+from biosmith.pretraining.checkpoints import list_checkpoints
+from biosmith.pretraining.elbo_run import export_vae_run, pretrain_vae, read_vae_run
+from biosmith.pretraining.metrics import read_metrics
+from pretraining.vae_checks import make_store, tiny_recipe, write_tokenizer
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_store(tmp_path_factory.mktemp("vae"))
+
+
+@pytest.fixture(scope="module")
+def run(sentences: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 12 steps with checkpoints at 4, 8 and 12."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    pretrain_vae(tiny_recipe(), sentences, out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("models") / "vae"
+    export_vae_run(run, out)
+    return out
+
+
+def losses(run: Path) -> list[Any]:
+    return [{k: v for k, v in line.items() if "per_second" not in k} for line in read_metrics(run)]
+
+
+def test_a_run_resumed_from_any_checkpoint_is_the_run_that_was_not_stopped(
+    run: Path, sentences: Path, tmp_path: Path
+) -> None:
+    # Parameters and log lines are equal to the last bit, noise and dropout included.
+    other = tmp_path / "run"
+    shutil.copytree(run, other)
+    for name in ("step-12", "step-8"):
+        shutil.rmtree(other / "checkpoints" / name)
+    pretrain_vae(tiny_recipe(), sentences, other, resume=True)
+    assert losses(other) == losses(run)
+    one, two = (list_checkpoints(folder)[-1] / "model.safetensors" for folder in (run, other))
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_the_log_has_what_the_field_reports(run: Path) -> None:
+    last = read_metrics(run)[-1]
+    wanted = {
+        "step", "loss", "learning_rate", "tokens_per_second", "reconstruction_loss", "kl", "beta", "active_units",
+        "mutual_information", "eval_loss", "eval_kl", "eval_reconstruction", "eval_perplexity", "sentences_per_second",
+    }  # fmt: skip
+    assert wanted <= last.keys()
+    assert last["eval_loss"] == pytest.approx(last["eval_kl"] + last["eval_reconstruction"])
+    assert (run / "loss.png").stat().st_size > 1000
+
+
+def test_an_autoencoder_tells_more_of_a_sentence_than_any_language_model_could(
+    sentences: Path, tmp_path: Path
+) -> None:
+    # The made language has an entropy of 9.80 nats: two nouns of ten, a verb of six, a tail of three kinds with none, one
+    # or two more nouns. Whoever says an unseen sentence back in fewer nats must have read it.
+    entropy = 2 * math.log(10) + math.log(6) + math.log(3) + math.log(10) / 3 + 2 * math.log(10) / 3
+    assert entropy == pytest.approx(9.80, abs=0.01)
+    recipe = tiny_recipe(steps=110, checkpoint_every=110, log_every=55)
+    objective = dataclasses.replace(recipe.objective, beta=0.0)
+    config = recipe.model.without_dropout()
+    wide = {"initializer_range": 0.2}
+    config = dataclasses.replace(
+        config,
+        encoder=dataclasses.replace(config.encoder, **wide),
+        decoder=dataclasses.replace(config.decoder, **wide),
+    )
+    outcome = pretrain_vae(
+        dataclasses.replace(recipe, objective=objective, model=config), sentences, tmp_path / "vae"
+    )
+    assert outcome.reconstruction is not None
+    assert outcome.reconstruction < entropy - 0.4
+    assert outcome.mutual_information is not None
+    assert outcome.mutual_information > 1.0
+    assert not outcome.collapsed
+
+
+def test_a_collapsed_run_is_named_with_what_helps(
+    sentences: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A constant beta of 1 from the first step without free bits: the textbook collapse (Bowman et al., 2016).
+    recipe = tiny_recipe(steps=60, checkpoint_every=60, log_every=20)
+    objective = dataclasses.replace(recipe.objective, beta=1.0, schedule="constant", free_bits=0.0)
+    optimizer = dataclasses.replace(recipe.optimizer, learning_rate=1e-2)
+    outcome = pretrain_vae(
+        dataclasses.replace(recipe, objective=objective, optimizer=optimizer), sentences, tmp_path / "run"
+    )
+    assert outcome.collapsed
+    said = " ".join(capsys.readouterr().err.split())
+    assert "the posterior has collapsed" in said
+    assert "objective.free_bits" in said
+
+
+def test_encoder_and_decoder_are_loaded_by_transformers_alone(exported: Path) -> None:
+    # The encoder's hidden states equal ours; the decoder is GPT-2 without the latent vector.
+    vae = load_vae(exported)
+    theirs = AutoModel.from_pretrained(str(exported / "encoder")).eval()
+    ids = torch.tensor([[2, 5, 6, 7, 3]])
+    with torch.no_grad():
+        expected = theirs(ids).pooler_output
+        assert vae.model.encoder is not None
+        assert vae.model.encoder.pooler is not None
+        found = vae.model.encoder.pooler(vae.model.encoder(ids)[:, 0])
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+        decoder = AutoModelForCausalLM.from_pretrained(str(exported / "decoder")).eval()
+        assert decoder(torch.tensor([[3, 4]])).logits.shape == (1, 2, 25)
+    torch.testing.assert_close(decoder.lm_head.weight, vae.model.decoder.words.weight)
+    tokenizer = AutoTokenizer.from_pretrained(str(exported / "decoder"))
+    assert tokenizer.convert_tokens_to_ids("<EOS>") == vae.model.config.decoder.end_id
+
+
+def test_the_encoder_of_a_trained_model_is_a_model_as_any_other(exported: Path) -> None:
+    encoder, config = load_encoder(exported / "encoder")
+    assert config.width == 32
+    assert encoder.pooler is not None
+
+
+def test_a_run_starts_from_the_folders_of_another(exported: Path, sentences: Path, tmp_path: Path) -> None:
+    # The parts of a model are a BERT and a GPT-2 folder: what --init and --init-decoder take.
+    out = tmp_path / "run"
+    recipe = tiny_recipe(steps=1, checkpoint_every=1)
+    pretrain_vae(recipe, sentences, out, init=exported / "encoder", init_decoder=exported / "decoder")
+    assert read_vae_run(out).model.decoder.vocabulary_size == 25
+    manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    assert [item["kind"] for item in manifest["inputs"]][:2] == ["sentences", "model"]
+
+
+def test_a_decoder_of_another_vocabulary_is_refused(exported: Path, sentences: Path, tmp_path: Path) -> None:
+    other = tmp_path / "decoder"
+    shutil.copytree(exported / "decoder", other)
+    write_tokenizer(tmp_path / "words", gpt2=True, more=("melanoma",))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(tmp_path / "words" / name, other / name)
+    with pytest.raises(
+        BiosmithError, match=r"another decoder vocabulary .* make the sentences again with --decoder-vocab"
+    ):
+        pretrain_vae(tiny_recipe(), sentences, tmp_path / "run", init_decoder=other)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_whose_vocabulary_was_exchanged_is_refused(exported: Path, tmp_path: Path) -> None:
+    other = tmp_path / "vae"
+    shutil.copytree(exported, other)
+    write_tokenizer(tmp_path / "words", gpt2=True, more=("melanoma",))
+    shutil.copyfile(tmp_path / "words" / "tokenizer.json", other / "decoder" / "tokenizer.json")
+    with pytest.raises(BadInput, match="another vocabulary than the model was trained with"):
+        load_vae(other)
+
+
+def test_latent_sizes_that_do_not_match_are_named(exported: Path, tmp_path: Path) -> None:
+    other = tmp_path / "vae"
+    shutil.copytree(exported, other)
+    raw = json.loads((other / "config.json").read_text(encoding="utf-8"))
+    (other / "config.json").write_text(json.dumps({**raw, "latent_size": 16}), encoding="utf-8")
+    with pytest.raises(
+        BadInput, match=r"to_latent.weight has shape \(16, 32\); a latent size of 16.*\(32, 32\)"
+    ):
+        load_vae(other)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "says"),
+    [
+        ({"seed": 43}, r"seed \(the run has 42, the call 43\)"),
+        ({"steps": 13}, r"steps \(the run has 12, the call 13\)"),
+    ],
+)
+def test_a_run_is_not_resumed_with_another_recipe(
+    run: Path, sentences: Path, assignments: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        pretrain_vae(tiny_recipe(**assignments), sentences, run, resume=True)
+
+
+def test_a_folder_that_holds_something_is_left_alone(run: Path, sentences: Path) -> None:
+    with pytest.raises(UsageError, match="exists already"):
+        pretrain_vae(tiny_recipe(), sentences, run)
+
+
+def test_a_damaged_checkpoint_is_named(run: Path, sentences: Path, tmp_path: Path) -> None:
+    other = tmp_path / "run"
+    shutil.copytree(run, other)
+    file = list_checkpoints(other)[-1] / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(BadInput, match=r"model.safetensors: is damaged"):
+        export_vae_run(other, tmp_path / "out")
