@@ -90,7 +90,9 @@ def micro_batch() -> tuple[Tensor | int, ...]:
     )
 
 
-def assert_same_gradients(devices: Devices, compute: str, recomputes: bool) -> None:
+def assert_same_gradients(
+    devices: Devices, compute: str, *, recomputes: bool = False, compiles: bool = False
+) -> None:
     """Loss and gradients of a model shared by the devices are those of the whole model on one of them."""
     whole, shared = shaken(MODEL), shaken(MODEL)
     alone, together = LossSums(whole, compute), LossSums(shared, compute)
@@ -102,7 +104,8 @@ def assert_same_gradients(devices: Devices, compute: str, recomputes: bool) -> N
         together.compute = "float32"
     expected = alone(*micro_batch())
     expected.sum().backward()
-    found = together(*micro_batch())
+    call = torch.compile(together, dynamic=False, backend="aot_eager") if compiles else together
+    found = call(*micro_batch())
     found.sum().backward()
     settle_gradients(shared)
     low = compute == "bfloat16"
@@ -142,8 +145,9 @@ def main() -> None:
             return
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=(REPLICAS, TENSOR))
         two_by_two = replace(four, tensor=2, mesh=mesh)
-        assert_same_gradients(four, "float32", recomputes=False)
-        assert_same_gradients(four, "bfloat16", recomputes=False)
+        assert_same_gradients(four, "float32")
+        assert_same_gradients(four, "float32", compiles=True)
+        assert_same_gradients(four, "bfloat16")
         assert_same_gradients(two_by_two, "float32", recomputes=True)
         go_on(four, tokens, folder / "tp4", None)
         if four.first:

@@ -18,6 +18,7 @@ from biosmith.pretraining.config import Lamb
 from biosmith.pretraining.metrics import read_metrics
 from biosmith.pretraining.parallel import joined
 from biosmith.pretraining.run import pretrain
+from biosmith.pretraining.step import LossSums
 from biosmith.pretraining.tensor_parallel import (
     cross_entropy_sum,
     in_shares,
@@ -26,7 +27,7 @@ from biosmith.pretraining.tensor_parallel import (
 )
 from biosmith.recipes import find_recipe
 from pretraining.conftest import write_random_store
-from pretraining.tensor_parallel_tasks import RECIPE, SETTINGS
+from pretraining.tensor_parallel_tasks import RECIPE, SETTINGS, micro_batch, shaken
 
 EXACT = ("step", "tokens", "epoch", "mask_rate", "masked_share", "dropped_tokens")
 
@@ -98,6 +99,20 @@ def test_padding_of_the_vocabulary_takes_no_part_in_the_loss() -> None:
     torch.testing.assert_close(loss, expected)
     loss.backward()
     assert logits.grad is not None and not logits.grad[:, 13:].any() and logits.grad[:, :13].any()
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_the_fused_loss_leaves_padding_out_too_and_gives_the_same_gradients(compiles: bool) -> None:
+    plain, fused = shaken(RECIPE.model), shaken(RECIPE.model)
+    sums = LossSums(fused, "float32", fused=True)
+    call = torch.compile(sums, dynamic=False, backend="aot_eager", fullgraph=True) if compiles else sums
+    expected, found = LossSums(plain, "float32")(*micro_batch()), call(*micro_batch())
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    expected.sum().backward()
+    found.sum().backward()
+    for (name, one), (_, other) in zip(plain.named_parameters(), fused.named_parameters(), strict=True):
+        assert one.grad is not None and other.grad is not None, name
+        torch.testing.assert_close(other.grad, one.grad, rtol=1e-4, atol=1e-5, msg=name)
 
 
 def test_what_devices_cannot_share_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
