@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import enum
+import json
 import sys
 import types
 from collections.abc import Callable
@@ -13,8 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch import Tensor
 
+from biosmith.cli import main
 from biosmith.errors import BadInput, UsageError
 from biosmith.models import load_encoder, load_pretraining_model
 from biosmith.models.bert import PretrainingModel
@@ -276,9 +279,7 @@ def test_classes_of_megatron_are_read_as_nothing_and_those_of_others_refused(
         kind = enum.Enum("ModelType", {"encoder": 1}, module=module)
         made.ModelType = kind  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module, made)
-    source = write(
-        tmp_path / "source", model, 3.0, model_type=sys.modules["megatron"].ModelType.encoder
-    )
+    source = write(tmp_path / "source", model, 3.0, model_type=sys.modules["megatron"].ModelType.encoder)
     foreign = write(tmp_path / "foreign", model, 3.0, model_type=sys.modules["evil"].ModelType.encoder)
     for module in ("megatron", "evil"):
         monkeypatch.delitem(sys.modules, module)
@@ -286,3 +287,26 @@ def test_classes_of_megatron_are_read_as_nothing_and_those_of_others_refused(
     assert_same_logits(tmp_path / "out", model)
     with pytest.raises(BadInput, match="could run code"):
         convert_megatron(foreign, tmp_path / "other")
+
+
+def test_the_command_converts_and_reports(
+    model: PretrainingModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def without_heads(state: dict[str, Any]) -> None:
+        del state["model"]["lm_head"], state["model"]["binary_head"]
+
+    source = write(tmp_path / "source", model, 2.0, 2, change=without_heads)
+    assert main(["convert", str(source), "--out", str(tmp_path / "out"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["architecture"], found["shards"], found["checkpoint_version"]) == (
+        "MegatronBertModel",
+        2,
+        2.0,
+    )
+    assert found["missing"] == ["lm_head", "binary_head"]
+    # A model that transformers would call MegatronBert loads there as well.
+    transformers.MegatronBertModel.from_pretrained(tmp_path / "out")
+    single = source / "iter_0020000" / "mp_rank_00" / "model_optim_rng.pt"
+    assert main(["convert", str(single), "--out", str(tmp_path / "other")]) == 1
+    assert "was shared by 2 devices, but 1 shards are there" in capsys.readouterr().err
+    assert main(["convert", str(source), "--out", str(tmp_path / "third"), "--override", "width=3"]) == 2

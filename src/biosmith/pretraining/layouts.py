@@ -20,6 +20,7 @@ GIB = 2**30
 LINKS = {"h200": 450.0, "h100": 450.0, "a100": 300.0}
 PCIE = 25.0
 LINK_SHARE = 0.75  # of it that collective operations of some megabytes reach
+FSDP_SHARE = 0.93  # of linear speed: gathers take processors from the products beside them; an estimate
 CONTEXT_GIB = 1.0  # of the driver and the libraries
 FULL, LOW = 4, 2  # bytes of a number in float32 and in bfloat16
 
@@ -144,5 +145,7 @@ def efficiency(
     waits, hidden = seconds_of_talk(recipe, parameters, layout, gpu)
     work = seconds * (4 / 3 if layout.activation_checkpointing else 1.0)
     together = max(work, hidden) + waits
-    share = scaling if layout.replicas > 1 and not layout.shares_parameters else 1.0
+    share = 1.0
+    if layout.replicas > 1:
+        share = FSDP_SHARE if layout.shares_parameters else scaling
     return seconds / together * share
