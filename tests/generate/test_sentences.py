@@ -1,0 +1,191 @@
+"""Reconstruction, interpolation, sampling and analogy; their scores and their page; the commands."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from biosmith.cli import main
+from biosmith.errors import BadInput, UsageError
+from biosmith.generate.decoding import Decoding
+from biosmith.generate.page import Pair, Way, write_page
+from biosmith.generate.scores import bleu, distinct, edit_distance, self_bleu
+from biosmith.generate.sentences import (
+    Step,
+    analogy,
+    between,
+    encode,
+    interpolate,
+    readable,
+    reconstruct,
+    sample,
+    summarise_reconstructions,
+)
+from biosmith.models.vae_folder import LoadedVae
+from biosmith.models.vae_scoring import log_likelihoods
+from biosmith.rejects import Rejects
+
+ONE, OTHER, THIRD = (
+    "The kinase binds the receptor.",
+    "The drug inhibits the tumor in a mouse.",
+    "The gene regulates the cell.",
+)
+
+
+def test_a_line_goes_straight_and_an_arc_keeps_the_length() -> None:
+    one, other = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+    places, line = between(one, other, 3)
+    assert places == [0.0, 0.5, 1.0]
+    assert line.tolist() == [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
+    _, arc = between(one, other, 5, "spherical")
+    assert arc.norm(dim=1).tolist() == pytest.approx([1.0] * 5)
+    assert arc[2].tolist() == pytest.approx([math.sqrt(0.5)] * 2)
+
+
+def test_an_arc_between_vectors_of_one_direction_is_the_line() -> None:
+    # The angle is 0 (or half a turn), and its sine would divide.
+    one = torch.tensor([1.0, 2.0])
+    for other in (one * 3, one, -one):
+        _, arc = between(one, other, 3, "spherical")
+        assert torch.isfinite(arc).all()
+        assert arc[-1].tolist() == pytest.approx(other.tolist())
+
+
+def test_an_interpolation_begins_and_ends_with_the_reconstructions(vae: LoadedVae) -> None:
+    back = [item.written for item in reconstruct(vae, [ONE, OTHER])]
+    for way in ("linear", "spherical"):
+        path = interpolate(vae, ONE, OTHER, 4, way)  # type: ignore[arg-type]
+        assert len(path) == 4
+        assert [path[0].written, path[-1].written] == back
+
+
+def test_a_reconstruction_has_the_perplexity_of_its_input_given_its_latent_vector(vae: LoadedVae) -> None:
+    # exp(-log p(x|z) / tokens): 1.000 if every word is certain, as the paper's table has for the input itself.
+    item = reconstruct(vae, [ONE])[0]
+    pieces = vae.write([ONE])
+    expected = math.exp(-log_likelihoods(vae.model, pieces, encode(vae, [ONE])).item() / (len(pieces[0]) + 1))
+    assert item.perplexity == pytest.approx(expected)
+    assert item.text == ONE
+    scores = summarise_reconstructions(vae, reconstruct(vae, [ONE, OTHER, THIRD]))
+    assert {"bleu", "self_bleu", "distinct_1", "edit_distance", "negative_elbo", "kl"} <= scores.keys()
+    assert scores["negative_elbo"] == pytest.approx(scores["kl"] + scores["reconstruction"])
+
+
+def test_an_analogy_of_equal_sentences_is_the_reconstruction(vae: LoadedVae) -> None:
+    # z_b - z_a + z_c is z_c where a and b are the same.
+    assert analogy(vae, ONE, ONE, THIRD).written == reconstruct(vae, [THIRD])[0].written
+
+
+def test_samples_are_reproducible_by_their_seed(vae: LoadedVae) -> None:
+    how = Decoding("nucleus", seed=3, most_pieces=12)
+    assert sample(vae, 4, how) == sample(vae, 4, how)
+    assert sample(vae, 4, how) != sample(vae, 4, Decoding("nucleus", seed=4, most_pieces=12))
+
+
+def test_a_draw_from_the_posterior_depends_on_the_seed_only(vae: LoadedVae) -> None:
+    one, same, other = (encode(vae, [ONE], seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+def test_empty_and_over_long_sentences_are_set_aside_with_their_number_and_reason(vae: LoadedVae) -> None:
+    rejects = Rejects()
+    kept = readable(vae, [ONE, "  ", "The cell " * 30, "two\nlines"], rejects)
+    assert kept == [ONE, "two lines"]
+    assert [item["record"] for item in rejects.items] == ["number 2", "number 3"]
+    assert "is empty" in rejects.items[0]["reason"]
+    assert "is over-long: 62 tokens, the model takes 20" in rejects.items[1]["reason"]
+    with pytest.raises(BadInput, match=r"number 1: is empty"):
+        readable(vae, [""])
+
+
+def test_scores_of_the_field_are_what_they_are_by_hand() -> None:
+    assert bleu([ONE], [ONE]) == pytest.approx(100.0)
+    assert bleu([ONE], ["Quite another thing was said here."]) < 10
+    assert distinct(["a b a b"], 1) == pytest.approx(0.5)
+    assert distinct(["a b a b"], 2) == pytest.approx(2 / 3)
+    assert distinct(["a"], 2) is None
+    assert edit_distance("a b c d", "a x c") == 2
+    same, different = self_bleu([OTHER] * 3), self_bleu([ONE, OTHER, "Nothing else was seen there today."])
+    assert same == pytest.approx(100.0)
+    assert different is not None
+    assert different < 50
+    assert self_bleu([ONE]) is None
+
+
+def test_the_page_marks_what_a_step_changes_and_escapes_sentences(tmp_path: Path) -> None:
+    steps = [Step(0.0, "a b <i>c</i>", 1.5), Step(1.0, "a x <i>c</i>", 2.0)]
+    file = write_page(
+        tmp_path / "p.html", [Pair("<b>one", "two", [Way("linear", steps), Way("spherical", steps)])], "T"
+    )
+    page = file.read_text(encoding="utf-8")
+    assert "<mark>x</mark>" in page
+    assert page.count("<mark>") == 2  # one a path: the first sentence has nothing above it
+    assert "&lt;i&gt;c&lt;/i&gt;" in page
+    assert "<i>" not in page
+    assert "&lt;b&gt;one" in page
+    assert "http" not in page  # it loads nothing
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, object]]:
+    code = main([*arguments, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_the_commands_write_what_the_functions_do(
+    vae: LoadedVae, vae_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ("--model", str(vae_folder))
+    out = tmp_path / "back.jsonl"
+    code, data = run(
+        capsys, "generate", "reconstruct", *model, "--text", ONE, "--text", "", "--out", str(out)
+    )
+    assert code == 3  # one sentence was set aside
+    assert data["set_aside"] == 1
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert [row["written"] for row in rows] == [item.written for item in reconstruct(vae, [ONE])]
+    assert (tmp_path / "back.jsonl.rejects.jsonl").is_file()
+    page = tmp_path / "paths.html"
+    code, data = run(
+        capsys, "generate", "interpolate", *model, "--text", ONE, OTHER, "--steps", "3", "--html", str(page)
+    )
+    assert code == 0
+    assert len(data["paths"]) == 6  # type: ignore[arg-type]
+    assert "spherical" in page.read_text(encoding="utf-8")
+    code, data = run(capsys, "generate", "sample", *model, "--count", "3", "--seed", "1")
+    assert code == 0
+    assert len(data["sentences"]) == 3  # type: ignore[arg-type]
+    code, data = run(capsys, "generate", "analogy", *model, "--text", ONE, OTHER, THIRD)
+    assert code == 0
+    assert data["written"] == analogy(vae, ONE, OTHER, THIRD).written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("reconstruct",), "no sentence was given"),
+        (("interpolate", "--text", ONE), "takes sentences in pairs; there are 1"),
+        (("analogy", "--text", ONE, OTHER), "takes three sentences, not 2"),
+        (("reconstruct", "--file", "nowhere.txt"), "nowhere.txt does not exist"),
+    ],
+)
+def test_wrong_calls_are_explained(
+    vae_folder: Path, arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["generate", arguments[0], "--model", str(vae_folder), *arguments[1:]])
+    assert code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_another_model_is_refused_by_its_kind(vae_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", "sample", "--model", str(vae_folder / "encoder")]) == 2
+    assert "is a bert model, not a latent-variable model" in capsys.readouterr().err
+
+
+def test_too_few_steps_are_refused() -> None:
+    with pytest.raises(UsageError, match="at least 2 steps"):
+        between(torch.ones(2), torch.ones(2), 1)
