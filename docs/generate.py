@@ -18,6 +18,7 @@ from biosmith.bench.datasets import DATASETS, find_dataset
 from biosmith.bench.suites import SUITES
 from biosmith.cli import COMMANDS, main
 from biosmith.recipes import RECIPES, find_recipe, parameters
+from biosmith.recipes.biovae import VAE_RECIPES, find_vae_recipe, vae_parameters
 from biosmith.recipes.table import rows
 from biosmith.text.formats import FORMATS
 
@@ -32,6 +33,7 @@ ROOMS = (
     "tasks",
     "bench",
     "annotate",
+    "generate",
     "serve",
 )
 GROUND = ("errors", "rejects", "artefact", "lineage", "randomness", "progress", "processes", "machine")
@@ -100,6 +102,16 @@ def write_recipes() -> None:
         lines += ["", f"## {r.name}", "", inspect.getdoc(RECIPES[r.name]) or "", ""]
         lines += ["| field | value | source |", "|---|---|---|"]
         lines += [f"| `{path}` | {cell(value)} | {cell(source)} |" for path, value, source in rows(r)]
+    lines += ["", "# Latent-variable models", "", "| recipe | paper | latent size | beta | parameters | steps |"]
+    lines += ["|---|---|---:|---:|---:|---:|"]
+    latent = [find_vae_recipe(name) for name in VAE_RECIPES]
+    for v in latent:
+        numbers = f"{v.model.latent_size} | {v.objective.beta} | {vae_parameters(v):,} | {v.steps:,}"
+        lines.append(f"| [{v.name}](#{v.name}) | {cell(v.paper)} | {numbers} |")
+    for v in latent:
+        lines += ["", f"## {v.name}", "", inspect.getdoc(VAE_RECIPES[v.name]) or "", ""]
+        lines += ["| field | value | source |", "|---|---|---|"]
+        lines += [f"| `{path}` | {cell(value)} | {cell(source)} |" for path, value, source in rows(v)]
     write("reference/recipes.md", lines)
 
 
