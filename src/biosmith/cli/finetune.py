@@ -31,6 +31,7 @@ def finetune(
     data: Path,
     out: Path,
     dataset: str | None = None,
+    preset: str | None = None,
     override: tuple[str, ...] = (),
 ) -> Report:
     """Fine-tune a model on a task.
@@ -53,6 +54,7 @@ def finetune(
             .xz); for ner and pico also document files (PubTator, BioC, ...) named after the splits.
         out: the folder to make.
         dataset: which dataset of `biosmith data ls` the data is, where the folder's name does not say it.
+        preset: take epochs, learning rate and batch from a paper's table for a recipe's models (biom-electra-base, ...).
         override: settings as key=value: learning_rate, batch_size, epochs, max_length, warmup, weight_decay, clip,
             dropout, keep (best or last), layer_decay, frozen_layers, reinitialised_layers, seed, device, and the
             task's own.
@@ -63,14 +65,15 @@ def finetune(
     from biosmith.tasks.fitting import settings_of
 
     if task in ner.KINDS:
-        settings: Any = apply_overrides(settings_of(TASKS[task][0])(), override)
+        kind = TASKS[task][0]
+        settings: Any = apply_overrides(settings_of(kind)(), (*_preset(preset, kind), *override))
         result = ner.finetune(model, _tagging_folder(task, data, dataset), out, settings, task=task)
     else:
         source = _source(TASKS[task], data, dataset)
         settings = settings_of(source.kind)()
         if source.name:
             settings = settings_of(source.kind)(max_length=max_length(source.kind, source.name))
-        settings = apply_overrides(settings, override)
+        settings = apply_overrides(settings, (*_preset(preset, source.kind), *override))
         result = finetuning.finetune(task, source, model, out, settings)
     dev = "" if result["dev_value"] is None else f", score on dev {100 * result['dev_value']:.2f}"
     text = (
@@ -78,6 +81,13 @@ def finetune(
         f"{result['seconds']:,.0f} s, {result['tokens_per_second']:,.0f} tokens/s"
     )
     return Report({**result, "out": str(out)}, text, set_aside=result["set_aside"])
+
+
+def _preset(name: str | None, kind: str) -> tuple[str, ...]:
+    """The overrides of a preset, none without one."""
+    from biosmith.recipes.fine_tuning import preset_overrides
+
+    return () if name is None else preset_overrides(name, kind)
 
 
 def evaluate(

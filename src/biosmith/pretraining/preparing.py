@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from biosmith.artefact import to_plain
 from biosmith.errors import UsageError
 from biosmith.pretraining.batches import BatchMaker, DataRules, TokenSource, hold_out
-from biosmith.pretraining.config import LengthPhase, Recipe
+from biosmith.pretraining.config import Lamb, LengthPhase, Recipe
 from biosmith.pretraining.masking import MaskingRules
 from biosmith.pretraining.mixing import MixedStores
 from biosmith.pretraining.sentence_order import OrderRules
@@ -24,6 +24,7 @@ from biosmith.randomness import derive_key
 
 CPU_MICRO_BATCH = 8_192
 CUDA_MICRO_BATCH = 65_536
+ALBERT_BATCH = 4_096  # sequences a step that ALBERT's learning rate is for
 # Evaluation reads at most so many times the tokens of a training step.
 EVALUATION_STEPS = 8
 
@@ -79,7 +80,22 @@ def settle(
     batch = dataclasses.replace(recipe.batch, micro_batch_tokens=micro)
     recipe = dataclasses.replace(recipe, batch=batch)
     require_shareable(recipe, devices, tensor)
+    _warn_of_rate(recipe)
     return recipe
+
+
+def _warn_of_rate(recipe: Recipe) -> None:
+    """LAMB's learning rate goes with the square root of the batch (You et al., 2020, section 4.1); ALBERT's 1.76e-3 is
+    for 4,096 sequences, and one that does not fit the batch is the usual reason why ALBERT does not learn."""
+    if not isinstance(recipe.optimizer, Lamb):
+        return
+    rate, sequences = recipe.optimizer.learning_rate, recipe.batch.sequences
+    expected = Lamb.learning_rate * math.sqrt(sequences / ALBERT_BATCH)
+    if not 0.8 < rate / expected < 1.25:
+        say(
+            f"LAMB's learning rate {rate:.3g} is unusual for {sequences:,} sequences a step: by the square-root rule "
+            f"ALBERT's 1.76e-3 at {ALBERT_BATCH:,} sequences is {expected:.3g} here."
+        )
 
 
 def require_shareable(recipe: Recipe, devices: int, tensor: int = 1) -> None:

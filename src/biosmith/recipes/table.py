@@ -11,7 +11,18 @@ from biosmith.errors import UsageError
 from biosmith.pretraining.config import Profile, Recipe
 from biosmith.pretraining.elbo_config import VaeRecipe
 from biosmith.pretraining.planning import recipe_parameters
-from biosmith.recipes import bert, bioformer, biomegatron, biosmith, demo, modern, pubmedbert
+from biosmith.recipes import (
+    albert,
+    bert,
+    bioformer,
+    biom,
+    biomegatron,
+    biosmith,
+    demo,
+    electra,
+    modern,
+    pubmedbert,
+)
 
 # One line a recipe; a new paper is a new file and a line here.
 RECIPES: dict[str, Callable[[], Recipe]] = {
@@ -24,6 +35,14 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "biomegatron-345m-bio-50k": biomegatron.biomegatron_345m_bio_50k,
     "biomegatron-800m": biomegatron.biomegatron_800m,
     "biomegatron-1.2b": biomegatron.biomegatron_1_2b,
+    "electra-small": electra.electra_small,
+    "electra-base": electra.electra_base,
+    "albert-base": albert.albert_base,
+    "biom-electra-base": biom.biom_electra_base,
+    "biom-electra-large": biom.biom_electra_large,
+    "biom-bert-large": biom.biom_bert_large,
+    "biom-albert-xxlarge": biom.biom_albert_xxlarge,
+    "biom-albert-xxlarge-pmc": biom.biom_albert_xxlarge_pmc,
     "modern-base": modern.modern_base,
     "modern-small": modern.modern_small,
     "biosmith-base-small": biosmith.biosmith_base_small,
