@@ -220,6 +220,12 @@ def architecture_of(model: Saveable) -> str:
     )
 
 
+def architecture_for(encoder: Encoder, task: str) -> str:
+    """Class name in transformers of a tuned model of the encoder's family: `task` is "ForTokenClassification", ..., or
+    "Model" for the encoder alone."""
+    return FAMILIES[encoder.config.kind].BARE.removesuffix("Model") + task
+
+
 def _name_dtype(raw: dict[str, Any], dtype: torch.dtype, *, is_new: bool) -> None:
     """Say the dtype under the key that the file used, if it used one."""
     keys = [key for key in ("dtype", "torch_dtype") if raw.get(key) is not None]

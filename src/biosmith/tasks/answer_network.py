@@ -17,7 +17,7 @@ from biosmith.artefact import Manifest
 from biosmith.errors import BadInput
 from biosmith.models.checkpoint import read_tensors
 from biosmith.models.encoder import Encoder
-from biosmith.models.saving import save_model
+from biosmith.models.saving import architecture_for, save_model
 from biosmith.tasks.batches import Batch
 from biosmith.tasks.folders import (
     fill,
@@ -58,12 +58,12 @@ class AnswerNetwork(nn.Module):
         return answer_loss(self.logits(batch).float(), batch)
 
     def save(self, folder: Path, *, labels: Sequence[str], manifest: Manifest, card: str) -> None:
-        """See `network.Network`: a BertForQuestionAnswering folder."""
+        """See `network.Network`: a folder of BertForQuestionAnswering or its family's."""
         save_model(
             folder,
             self.encoder,
             tokenizer_from=self.tokenizer_from,
-            architecture="BertForQuestionAnswering",
+            architecture=architecture_for(self.encoder, "ForQuestionAnswering"),
             head=prefixed(HEAD, self.qa_outputs),
             manifest=manifest,
             card=card,

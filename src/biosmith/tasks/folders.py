@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from biosmith.artefact import Manifest, describe_files, load_manifest
 from biosmith.errors import BadInput, UsageError
 
-FAST_TYPES = ("bert",)
+# Families of the fast encoder whose heads in `transformers` are those that the networks here make.
+FAST_TYPES = ("bert", "electra", "albert")
 HEAD = "head.safetensors"
 
 

@@ -17,7 +17,7 @@ from biosmith.models.encoder import Encoder, initialise
 from biosmith.tasks.settings import TrainingSettings
 
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|blocks?|h)\.(\d+)\.")
-_EMBEDDING = re.compile(r"embed|wte|wpe|\brel_")
+_EMBEDDING = re.compile(r"embed|wte|wpe|\brel_|\bencoder\.projection\b")
 
 
 def depth_of(name: str) -> int | None:

@@ -19,7 +19,7 @@ from biosmith.artefact import Manifest
 from biosmith.errors import BadInput
 from biosmith.models.checkpoint import load_encoder, read_tensors
 from biosmith.models.encoder import Encoder
-from biosmith.models.saving import save_model
+from biosmith.models.saving import architecture_for, save_model
 from biosmith.tasks.batches import Batch
 from biosmith.tasks.crf import LinearChain
 from biosmith.tasks.folders import (
@@ -121,7 +121,7 @@ def save_encoder(
             folder,
             encoder,
             tokenizer_from=tokenizer_from,
-            architecture="BertModel",
+            architecture=architecture_for(encoder, "Model"),
             config=label_maps(labels) if labels else None,
             manifest=manifest,
             card=card,
@@ -176,14 +176,14 @@ class EncoderTagger(nn.Module):
         return tagging_loss(self.logits(batch).float(), batch, self.chain)
 
     def save(self, folder: Path, *, labels: Sequence[str], manifest: Manifest, card: str) -> None:
-        """See `Network`: a BertForTokenClassification folder, or the encoder with the head beside it."""
+        """See `Network`: a folder of BertForTokenClassification or its family's, or the encoder with the head beside it."""
         own = {} if self.chain is None else prefixed("chain", self.chain)
         if isinstance(self.encoder, Encoder) and self.lstm is None:
             save_model(
                 folder,
                 self.encoder,
                 tokenizer_from=self.tokenizer_from,
-                architecture="BertForTokenClassification",
+                architecture=architecture_for(self.encoder, "ForTokenClassification"),
                 head=prefixed("classifier", self.classifier),
                 config={**label_maps(labels), "classifier_dropout": self.dropout.p},
                 manifest=manifest,

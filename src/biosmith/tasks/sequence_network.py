@@ -21,7 +21,7 @@ from biosmith.errors import BadInput
 from biosmith.models.checkpoint import read_tensors
 from biosmith.models.encoder import Encoder, initialise
 from biosmith.models.heads import Pooler
-from biosmith.models.saving import save_model
+from biosmith.models.saving import architecture_for, save_model
 from biosmith.tasks.batches import Batch
 from biosmith.tasks.folders import (
     fill,
@@ -96,7 +96,7 @@ class SequenceNetwork(nn.Module):
         deviation = float(encoder.config.initializer_range)
         width = encoder_width(encoder)
         self.lstm = BiLSTM(width) if form.head == "bilstm" else None
-        self.pooler = self._pooler(encoder, width, deviation)
+        self.pooler = self._pooler(encoder, width, deviation, dropout)
         self.dropout = nn.Dropout(dropout)
         features = width * {"mentions": 2, "starts": 2}.get(form.features, 1)
         self.hidden = new_linear(features, features, deviation) if form.head == "mlp" else None
@@ -104,9 +104,11 @@ class SequenceNetwork(nn.Module):
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("shift", torch.zeros(()))
 
-    def _pooler(self, encoder: AnyEncoder, width: int, deviation: float) -> nn.Module | None:
+    def _pooler(self, encoder: AnyEncoder, width: int, deviation: float, dropout: float) -> nn.Module | None:
         """The encoder's pooler, a fresh one where it has none; none where it is not read."""
         is_read = self.form.features == "pooled" and self.lstm is None
+        if isinstance(encoder, Encoder) and not encoder.config.has_pooler:
+            return FirstTokenLayer(width, deviation, dropout) if is_read else None
         if isinstance(encoder, Encoder):
             if not is_read:
                 encoder.pooler = None
@@ -148,7 +150,9 @@ class SequenceNetwork(nn.Module):
             return torch.cat([ahead_ND[:, :half], first_ND[:, half:]], dim=-1)
         if self.form.features == "cls":
             return first_ND
-        pooler = self.encoder.pooler if isinstance(self.encoder, Encoder) else self.pooler
+        pooler = self.pooler
+        if pooler is None and isinstance(self.encoder, Encoder):
+            pooler = self.encoder.pooler
         assert pooler is not None
         pooled_ND: Tensor = pooler(first_ND)
         return pooled_ND
@@ -158,15 +162,15 @@ class SequenceNetwork(nn.Module):
         return sequence_loss(self.logits(batch).float(), batch, self.form, self.scale)
 
     def save(self, folder: Path, *, labels: Sequence[str], manifest: Manifest, card: str) -> None:
-        """See `network.Network`: a BertForSequenceClassification folder, or the encoder with the head beside it."""
+        """See `network.Network`: a folder of BertForSequenceClassification or its family's, or the encoder with the head beside it."""
         classifier = self._folded()
         if isinstance(self.encoder, Encoder) and self.form.is_standard:
             save_model(
                 folder,
                 self.encoder,
                 tokenizer_from=self.tokenizer_from,
-                architecture="BertForSequenceClassification",
-                head=prefixed("classifier", classifier),
+                architecture=architecture_for(self.encoder, "ForSequenceClassification"),
+                head=self._standard_head(classifier),
                 config={
                     **label_maps(labels),
                     "problem_type": PROBLEMS[self.form.target],
@@ -183,6 +187,12 @@ class SequenceNetwork(nn.Module):
             own |= {} if module is None else prefixed(name, module)
         save_head(folder, own)
 
+    def _standard_head(self, classifier: nn.Linear) -> dict[str, Tensor]:
+        """The head under the names that the family's class has for it."""
+        if self.pooler is None:
+            return prefixed("classifier", classifier)
+        return prefixed("classifier", self.pooler) | prefixed("classifier.out_proj", classifier)
+
     def _folded(self) -> nn.Linear:
         if self.form.target != "number":
             return self.classifier
@@ -191,6 +201,19 @@ class SequenceNetwork(nn.Module):
             folded.weight.copy_(self.classifier.weight * self.scale)
             folded.bias.copy_(self.classifier.bias * self.scale + self.shift)
         return folded
+
+
+class FirstTokenLayer(nn.Module):
+    """What ELECTRA's class has before its last layer, for want of a pooler: a dense layer and GELU over [CLS]."""
+
+    def __init__(self, width: int, deviation: float, dropout: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.dense = new_linear(width, width, deviation)
+
+    def forward(self, first_ND: Tensor) -> Tensor:
+        """[N, D] -> [N, D]."""
+        return F.gelu(self.dense(self.dropout(first_ND)))
 
 
 PROBLEMS = {
@@ -296,11 +319,21 @@ def load_sequence_network(folder: Path, labels: Sequence[str], form: Form) -> An
         )
         return TransformersSequences(model, tokenizer, form).eval()
     encoder = open_encoder(folder)
-    if form.is_standard and isinstance(encoder, Encoder) and encoder.pooler is None:
+    has_pooler = isinstance(encoder, Encoder) and encoder.config.has_pooler
+    if form.is_standard and has_pooler and encoder.pooler is None:
         raise BadInput(folder, "has no pooler; is it a tuned sequence classifier?")
     network = SequenceNetwork(encoder, len(labels), form, 0.0, folder)
     standard = form.is_standard and not isinstance(encoder, TransformersEncoder)
     tensors = read_tensors(folder) if standard else read_head(folder)
+    if standard and not has_pooler:
+        # The class of a family without a pooler calls the layers of its head so.
+        names = {"classifier.dense.": "pooler.dense.", "classifier.out_proj.": "classifier."}
+        tensors = {
+            next(
+                (ours + n.removeprefix(theirs) for theirs, ours in names.items() if n.startswith(theirs)), n
+            ): t
+            for n, t in tensors.items()
+        }
     if "classifier.weight" not in tensors:
         raise BadInput(folder, "has no classification head; is it a tuned model?", value="classifier.weight")
     for name in ("classifier", "lstm", "pooler", "hidden"):
