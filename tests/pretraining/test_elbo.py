@@ -141,6 +141,31 @@ def test_the_unused_rest_of_a_fixed_shape_changes_nothing(store: SentenceStore, 
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("compute", ["float32", "bfloat16"])
+def test_fused_layers_and_loss_give_the_same_sums_and_gradients(
+    store: SentenceStore, recipe: VaeRecipe, compute: str
+) -> None:
+    # What a GPU runs, by the plain code that the fused operators have for a CPU.
+    torch.manual_seed(0)
+    model = VariationalAutoencoder(plain(recipe).model)
+    trainer = ElboTrainer(model, plain(recipe), "float32")
+    arguments = trainer.arguments(as_tensors(maker_of(store, recipe).make(0, 0)), 0.4)  # type: ignore[arg-type]
+    found = []
+    for fused, precision in ((False, "float32"), (True, compute)):
+        model.zero_grad()
+        sums = ElboSums(model, recipe.objective, precision, fused=fused)(*arguments)
+        sums[0].backward()
+        found.append((sums.detach(), [p.grad.clone() for p in model.parameters() if p.grad is not None]))
+    exact = compute == "float32"
+    torch.testing.assert_close(
+        found[1][0], found[0][0], rtol=1e-4 if exact else 2e-2, atol=1e-3 if exact else 0.5
+    )
+    assert len(found[1][1]) == len(found[0][1])
+    for one, other in zip(found[1][1], found[0][1], strict=True):
+        assert one.dtype == torch.float32
+        assert (one - other).norm() <= (1e-3 if exact else 0.1) * other.norm() + 1e-4
+
+
 def test_every_parameter_gets_a_gradient_and_is_trained(store: SentenceStore, recipe: VaeRecipe) -> None:
     # A successor of the original left the layer to the latent vector out of its optimizer.
     model = VariationalAutoencoder(recipe.model)

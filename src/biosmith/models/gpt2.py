@@ -138,7 +138,8 @@ class Decoder(nn.Module):
     def _through_layers(
         self, x: Tensor, attend: MemoryAttention | PaddedAttention | CachedAttention, z: Injected
     ) -> Tensor:
-        x = self.dropout(x)
+        # In the precision of the layers, where the embeddings are kept in a higher one.
+        x = self.dropout(x).to(self.norm.weight.dtype)
         for number, layer in enumerate(self.layers):
             memory_ND = None if z.memory_LND is None else z.memory_LND[number]
             x = layer(x, attend.at(number), memory_ND)

@@ -75,12 +75,15 @@ class ElboSums(nn.Module):
         on_gpu = next(model.parameters()).is_cuda
         plain = config == config.without_dropout()
         self.packed.fused = on_gpu and plain and compute == "bfloat16" if fused is None else fused
+        self.packed.low = compute == "bfloat16"
 
     def forward(self, *arguments: Any) -> Tensor:
         """See `_Packed.forward`."""
         if self.compute == "bfloat16":
+            # The fused operators cast the weights that they take, and give their gradients in float32.
+            kept = ("to_latent.", "encoder.", "decoder.words.") if self.packed.fused else ("to_latent.",)
             cast_to = {
-                name: p if name.endswith("to_latent.weight") else p.to(torch.bfloat16)
+                name: p if name.startswith(tuple(f"model.{part}" for part in kept)) else p.to(torch.bfloat16)
                 for name, p in self.packed.named_parameters()
             }
             called: Tensor = torch.func.functional_call(self.packed, cast_to, arguments)
@@ -96,7 +99,7 @@ class _Packed(nn.Module):
 
     def __init__(self, model: VariationalAutoencoder, form: str) -> None:
         super().__init__()
-        self.model, self.form, self.fused = model, form, False
+        self.model, self.form, self.fused, self.low = model, form, False, False
 
     def forward(
         self,
@@ -137,7 +140,8 @@ class _Packed(nn.Module):
         encoder = self.model.encoder
         assert encoder is not None
         x_TD = encoder.embeddings(tokens.ids_T, tokens.positions_T, torch.zeros_like(tokens.ids_T))
-        x_TD = x_TD.to(torch.bfloat16)
+        if self.low:
+            x_TD = x_TD.to(torch.bfloat16)
         for layer in encoder.layers:
             x_TD = post_norm_layer(cast(Any, layer), x_TD, tokens.cu_seqlens, tokens.max_seqlen)
         return self.model.posterior_of(x_TD, tokens.cu_seqlens)
@@ -149,7 +153,7 @@ class _Packed(nn.Module):
             from biosmith.models.fused import masked_language_loss
 
             no_bias = torch.zeros(words_VD.shape[0], dtype=words_VD.dtype, device=words_VD.device)
-            return masked_language_loss(hidden_SD.to(torch.bfloat16), words_VD, no_bias, labels_S).float()
+            return masked_language_loss(hidden_SD, words_VD, no_bias, labels_S).float()
         logits = self.model.decoder.logits(hidden_SD)
         return F.cross_entropy(logits.float(), labels_S, ignore_index=IGNORE, reduction="sum")
 
