@@ -234,10 +234,11 @@ class _Run:
         }
 
     def _warn(self, scores: VaeScores | None) -> None:
-        """Say once that the posterior has collapsed: only where beta counts, and not in the first tenth of the run."""
-        if scores is None or scores.active_units is None or self.recipe.objective.beta == 0 or self.warned:
+        """Say once that the posterior has collapsed, where beta counts."""
+        if scores is None or scores.active_units is None or self.warned:
             return
-        if self.step < 0.1 * self.recipe.steps:
+        # With beta at 0 nothing draws the posterior to the prior: the encoder only has not learnt yet.
+        if self.recipe.objective.beta_at(self.step - 1, self.recipe.steps) == 0:
             return
         size = self.recipe.model.latent_size
         warning = collapse_warning(scores.active_units, size, scores.mutual_information or 0.0)
@@ -260,7 +261,11 @@ class _Run:
         """What the run has come to."""
         active, size = self._last("active_units"), self.recipe.model.latent_size
         information = self._last("mutual_information")
-        collapsed = active is not None and collapse_warning(active, size, information or 0.0) is not None
+        collapsed = (
+            active is not None
+            and self.recipe.objective.beta > 0
+            and collapse_warning(active, size, information or 0.0) is not None
+        )
         return VaeOutcome(
             steps=self.step,
             sentences=self.sentences,
