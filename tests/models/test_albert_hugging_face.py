@@ -12,8 +12,9 @@ import transformers
 
 from biosmith.errors import BadInput
 from biosmith.models import load_encoder, load_pretraining_model, save_model
-from biosmith.models.albert import AlbertConfig
+from biosmith.models.albert import AlbertConfig, AlbertEncoder
 from biosmith.models.bert import PretrainingModel, count_parameters
+from biosmith.models.fused import encode
 from models.checks import packed_batch, padded_batch
 from models.factorised_checks import TINY_ALBERT, shaken, write_factorised
 from models.test_hugging_face import assert_same_folder
@@ -100,6 +101,24 @@ def test_activation_checkpointing_changes_neither_losses_nor_gradients() -> None
         logits.masked_language_MV.logsumexp(-1).sum().backward()
         results.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_the_fused_layers_compute_the_same_hidden_states_and_gradients(on: bool) -> None:
+    results = []
+    for fused in (False, True):
+        torch.manual_seed(0)
+        encoder = AlbertEncoder(TINY_ALBERT).train()
+        encoder.activation_checkpointing = on
+        arguments = packed_batch().arguments
+        hidden = (
+            encode(encoder, *arguments, dtype=torch.float32) if fused else encoder.forward_packed(*arguments)
+        )
+        hidden.square().sum().backward()
+        gradients = torch.cat([p.grad.flatten() for p in encoder.parameters() if p.grad is not None])
+        results.append((hidden.detach(), gradients))
+    torch.testing.assert_close(results[0][0], results[1][0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(results[0][1], results[1][1], rtol=1e-3, atol=1e-3)
 
 
 def test_repeated_layers_inside_a_group_are_refused(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ Shapes: T tokens, M masked-token slots of a micro-batch, V vocabulary, E width o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -63,6 +62,8 @@ class ReplacedTokenSums(nn.Module):
     ) -> None:
         super().__init__()
         self.model, self.temperature, self.compute = model, temperature, compute
+        self._of_generator = _Packed(model.generator.encoder)
+        self._of_discriminator = _Packed(model.discriminator.encoder)
         plain = model.config == model.config.without_dropout()
         if fused and not plain:
             raise UsageError("the fused layer knows no dropout")
@@ -107,20 +108,24 @@ class ReplacedTokenSums(nn.Module):
             [masked_language, nothing, nothing, replaced_tokens, *(count.float() for count in counted)]
         )
 
-    def _hidden(self, encoder: Encoder, *packed: Any) -> Tensor:
+    def _hidden(self, called: _Packed, *packed: Any) -> Tensor:
         """Hidden states [T, D] of one of the encoders."""
         if self.fused:
             kind = torch.bfloat16 if self.compute == "bfloat16" else torch.float32
-            return encode(encoder, *packed, dtype=kind)
+            return encode(called.encoder, *packed, dtype=kind)
         if self.compute == "bfloat16":
-            return _in_bfloat16(encoder, encoder.forward_packed, *packed)
-        return encoder.forward_packed(*packed)
+            # Parameters are cast, gradients come back in float32.
+            cast = {name: parameter.to(torch.bfloat16) for name, parameter in called.named_parameters()}
+            hidden_TD: Tensor = torch.func.functional_call(called, cast, packed)
+        else:
+            hidden_TD = called(*packed)
+        return hidden_TD
 
     def _generator(self, *arguments: Any) -> Tensor:
         """Logits [M, V] of the hidden tokens."""
         *packed, masked_positions_M = arguments
         model = self.model.generator
-        masked_MD = self._hidden(model.encoder, *packed).index_select(0, masked_positions_M)
+        masked_MD = self._hidden(self._of_generator, *packed).index_select(0, masked_positions_M)
         head, words_VE = model.masked_language_head, model.encoder.embeddings.words.weight
         assert isinstance(words_VE, Tensor)
         kind = masked_MD.dtype
@@ -139,7 +144,7 @@ class ReplacedTokenSums(nn.Module):
     def _discriminator(self, *packed: Any) -> Tensor:
         """Logits [T] of all tokens."""
         model = self.model.discriminator
-        hidden_TD = self._hidden(model.encoder, *packed)
+        hidden_TD = self._hidden(self._of_discriminator, *packed)
         head = model.replaced_token_head
         inner_TD = F.linear(
             hidden_TD, head.dense.weight.to(hidden_TD.dtype), head.dense.bias.to(hidden_TD.dtype)
@@ -150,23 +155,15 @@ class ReplacedTokenSums(nn.Module):
         )
 
 
-def _in_bfloat16(module: nn.Module, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    """`function(*arguments)` of a module with its parameters cast to bfloat16; gradients come back in float32."""
-    holder = _Called(module, function)
-    cast = {name: parameter.to(torch.bfloat16) for name, parameter in holder.named_parameters()}
-    called: Tensor = torch.func.functional_call(holder, cast, arguments)
-    return called
+class _Packed(nn.Module):
+    """An encoder whose call is its `forward_packed`."""
 
-
-class _Called(nn.Module):
-    """A module whose call is one of its methods."""
-
-    def __init__(self, module: nn.Module, function: Callable[..., Tensor]) -> None:
+    def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.module, self.function = module, function
+        self.encoder = encoder
 
     def forward(self, *arguments: Any) -> Tensor:
-        return self.function(*arguments)
+        return self.encoder.forward_packed(*arguments)
 
 
 @torch.no_grad()

@@ -281,7 +281,6 @@ class Trainer:
         loss_sums = _make_sums(model, recipe, compute)
         self.sums, self.module = loss_sums, cast(nn.Module, loss_sums)
         if recompute_layers:
-            loss_sums.fused = False
             for encoder in (part for part in model.modules() if isinstance(part, Encoder)):
                 encoder.activation_checkpointing = True
         if self.devices.mesh is not None:
