@@ -101,7 +101,11 @@ def test_a_missing_path_an_unknown_format_and_an_unknown_option_are_wrong_calls(
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"", "empty file"), (b"\0\1\2" * 50, "binary data"), (gzip.compress(MEDLINE.encode())[:12], "damaged")],
+    [
+        (b"", "empty file"),
+        (b"\0\1\2" * 50, "binary data"),
+        (gzip.compress(MEDLINE.encode(), mtime=0)[:12], "damaged"),
+    ],
 )
 def test_a_single_file_that_cannot_be_read_is_bad_input_with_the_reason(
     tmp_path: Path, content: bytes, reason: str
