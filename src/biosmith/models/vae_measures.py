@@ -58,22 +58,22 @@ def active_units(mean_NZ: Tensor, threshold: float = ACTIVE) -> int:
     return int((mean_NZ.double().var(dim=0) > threshold).sum())
 
 
-def mutual_information(posterior: Posterior, noise_NZ: Tensor, block: int = 256) -> float:
-    """Estimate of I(x, z) under q: E[log q(z|x)] - E[log q(z)], q(z) being the mean of q(z|x) over the N sentences (Hoffman
-    and Johnson, 2016; He et al., 2019). No sample of N sentences can show more than log N.
+def mutual_information(posterior: Posterior, noise_NZ: Tensor, block: int = 64) -> float:
+    """Estimate of I(x, z) under q: E[log q(z|x) - log q(z)], q(z) being the mean of q(z|x) over the N sentences (Hoffman and
+    Johnson, 2016; He et al., 2019). No sample of N sentences can show more than log N.
 
-    The first term is exact; the second takes one sample a sentence.
+    Both terms take the same draw, one a sentence. OPTIMUS takes the exact entropy for the first, whose difference to the draw
+    of the second then is noise: half a nat with 768 dimensions and 1,000 sentences, and below zero where z says nothing.
     """
     mean, log_variance = posterior.mean_NZ.double(), posterior.log_variance_NZ.double()
-    count, size = mean.shape
-    negative_entropy = -0.5 * (size * math.log(2 * math.pi) + (1 + log_variance).sum(-1)).mean()
+    count = mean.shape[0]
     z = mean + noise_NZ.double() * (0.5 * log_variance).exp()
-    aggregate = torch.zeros((), dtype=torch.float64, device=mean.device)
+    total = log_normal(z, mean, log_variance).sum()
     for start in range(0, count, block):
-        # [block, N]: each sample under each sentence's posterior.
+        # [block, N]: each draw under each sentence's posterior.
         densities = log_normal(z[start : start + block, None], mean[None], log_variance[None])
-        aggregate = aggregate + (torch.logsumexp(densities, dim=1) - math.log(count)).sum()
-    return float(negative_entropy - aggregate / count)
+        total = total - (torch.logsumexp(densities, dim=1) - math.log(count)).sum()
+    return float(total / count)
 
 
 def perplexity(total_log_likelihood: float, tokens: int) -> float:
