@@ -54,8 +54,8 @@ def train(
         most_words: distinct words learned from at most; rarer ones are left out.
         workers: processes that count; 0 is one a processor.
     """
-    from biosmith.tokens.from_corpus import VocabularySettings, train_vocabulary
     from biosmith.machine import usable_cores
+    from biosmith.tokens.from_corpus import VocabularySettings, train_vocabulary
     from biosmith.tokens.schemes import Scheme
 
     if cased and uncased:
