@@ -122,5 +122,5 @@ def test_copies_of_one_document_never_make_a_random_pair(make_store) -> None:  #
 def test_stores_of_different_vocabularies_cannot_be_mixed(make_store) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(BiosmithError, match="was made with vocabulary"):
         MixedStores([make_store([10]), make_store([10], digest="e" * 64)])
-    with pytest.raises(UsageError, match="one weight above 0"):
+    with pytest.raises(UsageError, match="one weight for each"):
         MixedStores([make_store([10])], [1.0, 2.0])

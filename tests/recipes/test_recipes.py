@@ -14,6 +14,7 @@ from biosmith.errors import UsageError
 from biosmith.models.bert import PretrainingModel
 from biosmith.pretraining.config import Recipe, recipe_from_plain
 from biosmith.recipes import RECIPES, apply_overrides, find_recipe, parameters
+from biosmith.recipes.biovae import VAE_RECIPES
 from biosmith.recipes.table import rows
 
 CONTRACT_OVERRIDES = {
@@ -168,7 +169,7 @@ def test_the_command_prints_the_resolved_recipe_as_one_json_object(
 
 def test_the_command_lists_all_recipes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["recipes", "--json"]) == 0
-    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == list(RECIPES)
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == [*RECIPES, *VAE_RECIPES]
     assert main(["recipes"]) == 0
     assert "42,820,610" in capsys.readouterr().out
     assert main(["recipes", "bioformer-16l"]) == 0
