@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -75,12 +75,27 @@ def _list(data: list[dict[str, Any]]) -> object:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 1))
-    for column in ("name", "paper", "parameters", "steps", "tokens/step"):
-        table.add_column(column, justify="left" if column in ("name", "paper") else "right", no_wrap=True)
-    for row in data:
-        paper = row["paper"].partition(",")[0].partition(";")[0]
-        numbers = (f"{row[key]:,}" for key in ("parameters", "steps", "batch_tokens"))
-        table.add_row(row["name"], paper, *numbers)
+    rows = [
+        (
+            row["name"],
+            row["paper"].partition(",")[0].partition(";")[0],
+            *(f"{row[key]:,}" for key in ("parameters", "steps", "batch_tokens")),
+        )
+        for row in data
+    ]
+    for place, column in enumerate(("name", "paper", "parameters", "steps", "tokens/step")):
+        # In a narrow window only the paper's name is cut: half a number is a wrong one.
+        width = 6 if column == "paper" else max(len(column), *(len(row[place]) for row in rows))
+        justify: Literal["left", "right"] = "left" if place < 2 else "right"
+        table.add_column(
+            column,
+            justify=justify,
+            no_wrap=True,
+            min_width=width,
+            max_width=21 if column == "paper" else None,
+        )
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
