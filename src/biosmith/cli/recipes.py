@@ -84,16 +84,9 @@ def _list(data: list[dict[str, Any]]) -> object:
         for row in data
     ]
     for place, column in enumerate(("name", "paper", "parameters", "steps", "tokens/step")):
-        # In a narrow window only the paper's name is cut: half a number is a wrong one.
-        width = 6 if column == "paper" else max(len(column), *(len(row[place]) for row in rows))
+        # In a narrow window the paper's name wraps; half a number would be a wrong one.
         justify: Literal["left", "right"] = "left" if place < 2 else "right"
-        table.add_column(
-            column,
-            justify=justify,
-            no_wrap=True,
-            min_width=width,
-            max_width=21 if column == "paper" else None,
-        )
+        table.add_column(column, justify=justify, no_wrap=column != "paper")
     for row in rows:
         table.add_row(*row)
     return table
