@@ -25,7 +25,10 @@ FEATURES = {
 
 # extra -> (modules that it brings, what it gives)
 EXTRAS = {
-    "cpu": (("openvino", "nncf", "onnxruntime"), "OpenVINO and ONNX Runtime as engines of annotate, int8 models (quantize)"),
+    "cpu": (
+        ("openvino", "nncf", "onnxruntime"),
+        "OpenVINO and ONNX Runtime as engines of annotate, int8 models (quantize)",
+    ),
     "cluster": (("ray",), "annotation on a Ray cluster (annotate --cluster)"),
     "serve": (("fastapi", "uvicorn", "prometheus_client"), "the REST service and its page (serve)"),
     "track": (("tensorboard",), "training curves in TensorBoard"),

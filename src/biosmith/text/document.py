@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-MOST_GAPS = 2**20  # characters between passages; an offset of a billion in a small file must not fill the memory
+MOST_GAPS = (
+    2**20
+)  # characters between passages; an offset of a billion in a small file must not fill the memory
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -141,7 +143,9 @@ class Document:
                 )
             gap += passage.offset - position
             if gap > MOST_GAPS:
-                raise ValueError(f"passages leave gaps of more than {MOST_GAPS:,} characters (offset {passage.offset})")
+                raise ValueError(
+                    f"passages leave gaps of more than {MOST_GAPS:,} characters (offset {passage.offset})"
+                )
             parts.append(" " * (passage.offset - position))
             parts.append(passage.text)
             position = passage.end
