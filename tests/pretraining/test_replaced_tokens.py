@@ -15,7 +15,7 @@ import transformers
 from safetensors.torch import load_file
 from torch import Tensor
 
-from biosmith.errors import UsageError
+from biosmith.errors import BiosmithError, UsageError
 from biosmith.models.bert import BertConfig
 from biosmith.models.electra import ElectraConfig, ElectraModel, replace_tokens
 from biosmith.pretraining.batches import IGNORE, Batch, BatchMaker, DataRules
@@ -461,6 +461,15 @@ def test_a_discriminator_without_a_generator_beside_it_gets_a_fresh_one(
     assert model.generator.encoder.embeddings is model.discriminator.encoder.embeddings
     with pytest.raises(UsageError, match="exists already"):
         export_run_with(run, tmp_path / "model", tmp_path / "vocabulary")
+
+
+def test_a_model_of_another_vocabulary_is_refused_before_the_first_step(
+    run: Path, tokens: Path, tmp_path: Path
+) -> None:
+    write_vocabulary(tmp_path / "vocabulary")
+    made = export_run_with(run, tmp_path / "model", tmp_path / "vocabulary")
+    with pytest.raises(BiosmithError, match="vocabulary"):
+        pretrain(RECIPE, tokens, tmp_path / "run", init=made.model, settings=INLINE)
 
 
 def test_objectives_that_do_not_fit_are_refused() -> None:

@@ -236,8 +236,11 @@ def _value_at(plain: Any, key: str) -> Any:
 def _adopt_architecture(recipe: Recipe, init: Path, store: TokenStore) -> Recipe:
     """The recipe with the architecture of the model it goes on from; the profile decides about dropout."""
     from biosmith.models.checkpoint import read_config
+    from biosmith.tokens.vocabulary import load_vocabulary
 
     config, _ = read_config(init)
+    if recipe.generator is not None:  # two networks share the embedding: it is not brought to another vocabulary
+        store.vocabulary.require(load_vocabulary(init).mark, store.folder, init)
     _require_vocabulary(init, config.vocabulary_size, store)
     pad = dict(store.vocabulary.special_tokens).get("pad", config.pad_id)
     model = dataclasses.replace(config, pad_id=pad)
