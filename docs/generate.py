@@ -102,7 +102,12 @@ def write_recipes() -> None:
         lines += ["", f"## {r.name}", "", inspect.getdoc(RECIPES[r.name]) or "", ""]
         lines += ["| field | value | source |", "|---|---|---|"]
         lines += [f"| `{path}` | {cell(value)} | {cell(source)} |" for path, value, source in rows(r)]
-    lines += ["", "# Latent-variable models", "", "| recipe | paper | latent size | beta | parameters | steps |"]
+    lines += [
+        "",
+        "# Latent-variable models",
+        "",
+        "| recipe | paper | latent size | beta | parameters | steps |",
+    ]
     lines += ["|---|---|---:|---:|---:|---:|"]
     latent = [find_vae_recipe(name) for name in VAE_RECIPES]
     for v in latent:
