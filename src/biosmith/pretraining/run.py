@@ -239,7 +239,8 @@ def _adopt_architecture(recipe: Recipe, init: Path, store: TokenStore) -> Recipe
     from biosmith.tokens.vocabulary import load_vocabulary
 
     config, _ = read_config(init)
-    if recipe.generator is not None:  # two networks share the embedding: it is not brought to another vocabulary
+    if recipe.generator is not None:
+        # Two networks share the embedding: it is not brought to another vocabulary.
         store.vocabulary.require(load_vocabulary(init).mark, store.folder, init)
     _require_vocabulary(init, config.vocabulary_size, store)
     pad = dict(store.vocabulary.special_tokens).get("pad", config.pad_id)
