@@ -56,6 +56,7 @@ def browser() -> Iterator[Any]:
 def page(browser: Any, client: httpx.Client, tmp_path: Path) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True)
     opened = context.new_page()
+    opened.set_default_timeout(120_000)  # a busy machine is no fault of the page
     problems: list[str] = []
     elsewhere: list[str] = []
     opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
