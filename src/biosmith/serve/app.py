@@ -155,7 +155,7 @@ def _add_routes(
 
     @app.post(
         "/v1/annotate",
-        response_model=schemas.AnnotateAnswer,
+        response_model=schemas.AnnotateAnswer | schemas.BiocCollection,
         responses={200: {"content": AS_FILE}},
         tags=["annotate"],
     )
@@ -165,7 +165,7 @@ def _add_routes(
         return await service.answer(documents, places, failed, format)
 
     @app.post(
-        "/v1/annotate/file", response_model=schemas.AnnotateAnswer, responses={200: {"content": AS_FILE}},
+        "/v1/annotate/file", response_model=schemas.AnnotateAnswer | schemas.BiocCollection, responses={200: {"content": AS_FILE}},
         tags=["annotate"], openapi_extra=_body("application/octet-stream", {"type": "string", "format": "binary"}),
     )  # fmt: skip
     async def annotate_file(

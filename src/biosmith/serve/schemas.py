@@ -130,6 +130,13 @@ class AnnotateAnswer(BaseModel):
     failed: list[Failed]
 
 
+class BiocCollection(BaseModel):
+    """The answer in the format bioc-json; BioC's own definition says what is in it."""
+
+    model_config = ConfigDict(extra="allow")
+    documents: list[dict[str, Any]]
+
+
 class ConvertRequest(BaseModel):
     """Annotated documents as `annotate` answers them, perhaps fewer or with fewer mentions."""
 
