@@ -98,6 +98,16 @@ def test_files_without_a_readable_document_are_named(tmp_path: Path) -> None:
         read_exclusion([empty])
 
 
+def test_what_keeps_nothing_out_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jsonl(tmp_path / "good.jsonl", [{"id": "b", "text": " ".join(WORDS)}])
+    (tmp_path / "broken.jsonl").write_text('{"id": "a", "text": "fine"}\n{"id": \n', encoding="utf-8")
+    (tmp_path / "picture.xml").write_bytes(bytes(range(256)))
+    read_exclusion([tmp_path])
+    said = capsys.readouterr().err
+    assert "2 files or records could not be read and keep nothing out" in said
+    assert "first picture.xml, file" in said and "broken.jsonl, line 2" in said
+
+
 def test_a_run_never_crosses_from_one_text_into_the_next() -> None:
     half = RUN_WORDS - 1
     hashes, owners = run_hashes([" ".join(WORDS[:half]), " ".join(WORDS[half : half + RUN_WORDS])], RUN_WORDS)

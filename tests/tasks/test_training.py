@@ -98,6 +98,24 @@ def test_a_run_stopped_twice_ends_with_the_weights_of_one_that_was_not(tmp_path:
     assert torch.equal(weights(resumed), weights(whole))
 
 
+def test_a_run_of_captured_steps_goes_on_where_nothing_is_captured(tmp_path: Path) -> None:
+    # On a CUDA device the optimizer keeps its learning rates in tensors; a CPU that resumes must not stumble on them.
+    whole = run(SETTINGS)
+    with pytest.raises(Stopped):
+        run(SETTINGS, tmp_path / "work", stop_in=14)
+    file = tmp_path / "work" / "checkpoint.pt"
+    state = torch.load(file, weights_only=True)
+    for group in state["optimizer"]["param_groups"]:
+        group["lr"], group["capturable"] = torch.tensor(group["lr"]), True
+    torch.save(state, file)
+    history, network = run(SETTINGS, tmp_path / "work")
+    assert history.epoch == whole[0].epoch
+    assert all(
+        torch.allclose(a, b, atol=1e-6)
+        for a, b in zip(network.parameters(), whole[1].parameters(), strict=True)
+    )
+
+
 def test_checkpoints_of_other_settings_are_not_taken_up(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         run(SETTINGS, tmp_path / "work", stop_in=15)

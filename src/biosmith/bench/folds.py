@@ -53,8 +53,3 @@ class Folds(Classes):
 
     def _make(self, cells: dict[str, str]) -> Instance:
         return Instance(cells.get("index", ""), cells["sentence"], one_of(cells["label"], self.labels))
-
-
-def unused(cells: dict[str, str]) -> Instance:
-    """Stands where a dataset reads its files in a way of its own."""
-    raise NotImplementedError

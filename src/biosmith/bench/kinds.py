@@ -110,14 +110,14 @@ class Table:
 
     Attributes:
         columns, header: of the files.
-        make: an instance from the cells of a row.
+        make: an instance from the cells of a row; None where a dataset has a `read` of its own.
         names_of: split -> names its file may have.
     """
 
     about: About
     columns: tuple[str, ...]
     header: bool
-    make: Callable[[dict[str, str]], Instance]
+    make: Callable[[dict[str, str]], Instance] | None = None
     names_of: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("train", ("train.tsv",)),
         ("dev", ("dev.tsv", "devel.tsv")),
@@ -146,6 +146,7 @@ class Table:
 
     def read(self, path: Path, split: str, rejects: Rejects) -> Iterator[Instance]:
         """The instances of a file; bad records go to `rejects`."""
+        assert self.make is not None, f"{self.about.name} has neither a make nor a read of its own"
         yield from with_entities(path, read_table(path, self.columns, self.make, rejects, header=self.header))
 
     def count(self, instances: Sequence[Instance]) -> dict[str, int]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from biosmith.artefact import write_by_rename
 from biosmith.corpus.signatures import run_hashes
 from biosmith.errors import BadInput
+from biosmith.progress import say
 from biosmith.rejects import Rejects
 from biosmith.text.document import Document
 from biosmith.text.formats import find_files, read_file
@@ -62,35 +63,48 @@ class Exclusion:
 def read_exclusion(sources: Sequence[str | os.PathLike[str]]) -> Exclusion:
     """Read the files whose documents are to be kept out, in any format that `biosmith.read` knows.
 
-    What cannot be read as text of a document (readme files, say) is passed over, as long as something is left.
+    Files and records that cannot be read (readme files, say) keep nothing out; they are counted and named on stderr.
 
     Raises:
         UsageError: a source does not exist.
         BadInput: nothing in the sources can be read.
     """
-    from biosmith.corpus.intake import identity, name_hash
+    from biosmith.corpus.intake import TextRejects, identity, name_hash
 
     names: set[int] = set()
     runs: list[NDArray[np.uint64]] = []
-    documents = 0
+    documents, size = 0, 0
     batch: list[str] = []
+    rejects = TextRejects()
     for path in find_files(list(sources)):
         try:
-            for document in read_file(path, rejects=Rejects(keep=0)):
+            for document in read_file(path, rejects=rejects):
                 documents += 1
                 names.add(name_hash(identity(document)[0]))
                 batch.append(document.text)
-                if sum(map(len, batch[-64:])) > _BATCH_CHARACTERS or len(batch) >= 4096:
+                size += len(document.text)
+                if size > _BATCH_CHARACTERS:
                     runs.append(np.unique(run_hashes(batch, RUN_WORDS)[0]))
-                    batch = []
-        except BadInput:
-            continue
+                    batch, size = [], 0
+        except BadInput as error:
+            rejects.add(error.file, error.record or "file", error.reason, error.value)
     if not documents:
         raise BadInput(", ".join(map(str, sources)), "--exclude: holds no document that can be read")
+    _tell(rejects)
     runs.append(run_hashes(batch, RUN_WORDS)[0])
     return Exclusion(
         np.array(sorted(names - {0}), np.uint64), np.unique(np.concatenate([np.empty(0, np.uint64), *runs]))
     )
+
+
+def _tell(rejects: Rejects) -> None:
+    """Say what keeps nothing out: whoever excludes a benchmark must know which of its texts are not excluded."""
+    if not rejects.count:
+        return
+    first = {r["reason"]: f"{Path(r['file']).name}, {r['record']}" for r in reversed(rejects.items)}
+    counted = rejects.reasons.most_common()
+    shown = "; ".join(f"{reason[:80]}: {n:,} (first {first.get(reason, '')})" for reason, n in counted)
+    say(f"--exclude: {rejects.count:,} files or records could not be read and keep nothing out: {shown}")
 
 
 def load_exclusion(folder: Path) -> Exclusion | None:

@@ -200,6 +200,8 @@ def _make_steps(
 ) -> _PlainSteps | GraphedSteps:
     device = next(network.parameters()).device
     if device.type != "cuda" or not is_capturable(network):
+        for group in optimizer.param_groups:  # a checkpoint of captured steps may have been loaded
+            group["lr"], group["capturable"] = float(group["lr"]), False
         return _PlainSteps(network, loss_of, optimizer, clip=settings.clip)
     make_capturable(optimizer, device)
     return GraphedSteps(network, loss_of, optimizer, batch_size=settings.batch_size, clip=settings.clip)

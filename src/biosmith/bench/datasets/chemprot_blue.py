@@ -2,7 +2,6 @@
 
 from biosmith.bench.blue import COLUMNS, BlueRelations
 from biosmith.bench.dataset import About, Paper
-from biosmith.bench.folds import unused
 
 CROSSING = "the paper counts the relations of the corpus; those across two sentences are in no instance"
 
@@ -27,7 +26,6 @@ DATASET = BlueRelations(
     ),
     columns=COLUMNS,
     header=True,
-    make=unused,
     labels=("false", "CPR:3", "CPR:4", "CPR:5", "CPR:6", "CPR:9"),
     negative="false",
     average="macro",

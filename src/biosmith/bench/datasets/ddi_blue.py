@@ -2,7 +2,6 @@
 
 from biosmith.bench.blue import COLUMNS, BlueRelations
 from biosmith.bench.dataset import About, Paper
-from biosmith.bench.folds import unused
 
 OTHER_CUT = "BLUE cuts the training documents elsewhere than BLURB, whose files are here"
 
@@ -27,7 +26,6 @@ DATASET = BlueRelations(
     ),
     columns=COLUMNS,
     header=True,
-    make=unused,
     labels=("DDI-false", "DDI-advise", "DDI-effect", "DDI-int", "DDI-mechanism"),
     negative="DDI-false",
 )

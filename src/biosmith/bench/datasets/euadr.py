@@ -1,7 +1,7 @@
 """EU-ADR in BioBERT's ten folds: does a sentence say that a gene and a disease are associated?"""
 
 from biosmith.bench.dataset import About, Paper
-from biosmith.bench.folds import Folds, unused
+from biosmith.bench.folds import Folds
 
 # The tests of the folds add up to what Lee et al. count; so do training and test of any one fold. Bioformer's Table 2
 # has the numbers of the first fold under GAD-10, with the header line of the test file counted in.
@@ -25,7 +25,6 @@ DATASET = Folds(
     ),
     columns=(),
     header=False,
-    make=unused,
     labels=("0", "1"),
     negative="0",
 )

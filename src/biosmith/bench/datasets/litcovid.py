@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from biosmith.bench.dataset import About, Paper
-from biosmith.bench.folds import unused
 from biosmith.bench.kinds import Documents, one_of
 from biosmith.bench.records import read_csv
 from biosmith.rejects import Rejects
@@ -63,7 +62,6 @@ DATASET = LitCovid(
     ),
     columns=("pmid", "title", "abstract", "label"),
     header=True,
-    make=unused,
     names_of=(
         ("train", ("BC7-LitCovid-Train.csv", "train.csv")),
         ("dev", ("BC7-LitCovid-Dev.csv", "dev.csv")),

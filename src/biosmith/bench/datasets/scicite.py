@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from biosmith.bench.dataset import About, Paper
-from biosmith.bench.folds import unused
 from biosmith.bench.kinds import Classes, one_of
 from biosmith.bench.records import read_json_lines
 from biosmith.rejects import Rejects
@@ -52,7 +51,6 @@ DATASET = SciCite(
     ),
     columns=(),
     header=False,
-    make=unused,
     names_of=(
         ("train", ("train.jsonl", "train.txt")),
         ("dev", ("dev.jsonl", "dev.txt")),
