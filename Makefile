@@ -32,7 +32,7 @@ demo: env
 	$(RUN) examples/demo.py --out demo-out $(if $(DATA),--data "$(DATA)")
 
 test: env
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 $(ARGS)
 
 check: env
 	$(RUN) -m ruff check .

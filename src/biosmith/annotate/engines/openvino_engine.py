@@ -10,6 +10,7 @@ import openvino
 
 from biosmith.annotate.engines import Choice, Reader, Settings, has_bfloat16, stacked_heads
 from biosmith.annotate.engines.cache import cache_folder
+from biosmith.annotate.engines.signal_stack import kept_signal_stack
 from biosmith.annotate.pieces import PieceCutter
 from biosmith.annotate.sequences import PaddedBatch, Scores, Sequences, padded_batches
 from biosmith.annotate.tuned import TunedTagger
@@ -37,7 +38,8 @@ class OpenVinoEngine:
         }
         if isinstance(model, Path):
             core.set_property({"CACHE_DIR": str(cache_folder() / "compiled")})
-        self._queue = openvino.AsyncInferQueue(core.compile_model(model, "CPU", options), threads)
+        with kept_signal_stack():
+            self._queue = openvino.AsyncInferQueue(core.compile_model(model, "CPU", options), threads)
         self._queue.set_callback(_keep)
 
     def __call__(self, sequences: Sequences) -> Scores:

@@ -33,6 +33,7 @@ from biosmith.annotate.engines.conversion import (
     to_openvino,
     write_engine_folder,
 )
+from biosmith.annotate.engines.signal_stack import kept_signal_stack
 from biosmith.annotate.engines.torch_engine import open_torch
 from biosmith.annotate.pieces import PieceCutter
 from biosmith.annotate.reading import lay_out, read_words
@@ -223,7 +224,7 @@ def _make_openvino(traced: Traceable, sequences: Sequences, spared: Sequence[str
         for batch in _calibration_batches(sequences, traced.max_length)
     ]
     overflow = nncf.OverflowFix.DISABLE if has_int8_dot_products() else nncf.OverflowFix.ENABLE
-    with quiet():
+    with quiet(), kept_signal_stack():
         made = nncf.quantize(
             model,
             nncf.Dataset(items),
