@@ -57,7 +57,7 @@ def int8(tagger_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
         pytest.importorskip(engines.ENGINES[engine][0])
         made[engine] = tmp_path_factory.mktemp("int8") / engine
         # A network 32 wide has little to average rounding out over: the gate here is wide.
-        quantization.quantize(tagger_folder, made[engine], data=training, gate=20.0, engine=engine)
+        quantization.quantize(tagger_folder, made[engine], data=[training], gate=20.0, engine=engine)
     return made
 
 
@@ -130,7 +130,7 @@ def test_int8_that_costs_too_much_is_refused_and_leaves_nothing(
     with pytest.raises(
         BiosmithError, match=r"loses more than 0.3 points of F1 .* nothing was written"
     ) as caught:
-        quantization.quantize(tagger_folder, tmp_path / "out", data=training, engine="onnx")
+        quantization.quantize(tagger_folder, tmp_path / "out", data=[training], engine="onnx")
     assert caught.value.exit_code == 1
     assert list(tmp_path.iterdir()) == []
 

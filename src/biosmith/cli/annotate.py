@@ -131,8 +131,9 @@ def quantize(
     tuned: Annotated[Path, tyro.conf.Positional],
     *,
     out: Path,
-    data: Path | None = None,
+    data: tuple[Path, ...] = (),
     text: tuple[Path, ...] = (),
+    rename: tuple[str, ...] = (),
     gate: float = 0.3,
     engine: Literal["auto", "openvino", "onnx"] = "auto",
 ) -> Report:
@@ -147,16 +148,18 @@ def quantize(
     Args:
         tuned: a tagger made by `finetune`, or any token classification folder of Hugging Face.
         out: the folder to make.
-        data: a dataset's folder, whose dev split is the development set, or a file; by default the one that the
-            tagger's manifest names, if it is still there.
+        data: datasets' folders, whose dev splits are the development set, or files; by default those that the
+            tagger's manifest names, if they are still there. F1 is the mean of theirs.
         text: documents like those to annotate, to calibrate on.
+        rename: other names for the data's types of mentions as OLD=NEW.
         gate: points of F1 that may be lost.
         engine: openvino (static int8) or onnx (int8 weights, activations scaled as they come); auto is the first of
             them that is installed.
     """
     from biosmith.annotate.engines.quantization import quantize as make
+    from biosmith.tasks.joining import parse_names
 
-    report = make(tuned, out, data=data, text=text, gate=gate, engine=engine)
+    report = make(tuned, out, data=data, text=text, gate=gate, engine=engine, names=parse_names(rename))
     shown = f"{out}: int8 for {report.engine} ({report.scheme}), {report.bytes / 1e6:,.1f} MB"
     if report.before is not None and report.after is not None and report.equal_mentions is not None:
         shown += (

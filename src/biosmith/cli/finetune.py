@@ -28,9 +28,10 @@ def finetune(
     task: Annotated[Task, tyro.conf.Positional],
     *,
     model: Path,
-    data: Path,
+    data: tuple[Path, ...],
     out: Path,
     dataset: str | None = None,
+    rename: tuple[str, ...] = (),
     preset: str | None = None,
     override: tuple[str, ...] = (),
 ) -> Report:
@@ -51,9 +52,11 @@ def finetune(
         model: a Hugging Face folder: BERT-shaped ones run through the fast encoder, others through AutoModel. For
             answers also a tuned one (SQuAD first, then BioASQ).
         data: a dataset's folder, or your own: train, dev or devel, and test as .tsv, .jsonl or .json (plain, .gz or
-            .xz); for ner and pico also document files (PubTator, BioC, ...) named after the splits.
+            .xz); for ner and pico also document files (PubTator, BioC, ...) named after the splits. A tagger learns
+            from several that mark different types of mentions: O says nothing of types that a dataset does not mark.
         out: the folder to make.
         dataset: which dataset of `biosmith data ls` the data is, where the folder's name does not say it.
+        rename: other names for types of mentions as OLD=NEW, such as GENE=Gene.
         preset: take epochs, learning rate and batch from a paper's table for a recipe's models (biom-electra-base, ...).
         override: settings as key=value: learning_rate, batch_size, epochs, max_length, warmup, weight_decay, clip,
             dropout, keep (best or last), layer_decay, frozen_layers, reinitialised_layers, seed, device, and the
@@ -63,13 +66,17 @@ def finetune(
     from biosmith.pretraining.overrides import apply_overrides
     from biosmith.tasks import finetuning, ner
     from biosmith.tasks.fitting import settings_of
+    from biosmith.tasks.joining import parse_names
 
     if task in ner.KINDS:
         kind = TASKS[task][0]
         settings: Any = apply_overrides(settings_of(kind)(), (*_preset(preset, kind), *override))
-        result = ner.finetune(model, _tagging_folder(task, data, dataset), out, settings, task=task)
+        folders = [_tagging_folder(task, folder, dataset) for folder in data]
+        result = ner.finetune(model, folders, out, settings, task=task, names=parse_names(rename))
     else:
-        source = _source(TASKS[task], data, dataset)
+        if len(data) != 1:
+            raise UsageError(f"{task} takes one dataset, not {len(data)}")
+        source = _source(TASKS[task], data[0], dataset)
         settings = settings_of(source.kind)()
         if source.name:
             settings = settings_of(source.kind)(max_length=max_length(source.kind, source.name))
@@ -96,6 +103,7 @@ def evaluate(
     data: Path,
     split: str = "test",
     dataset: str | None = None,
+    rename: tuple[str, ...] = (),
     max_length: int | None = None,
     device: str = "auto",
     predictions: Path | None = None,
@@ -114,6 +122,7 @@ def evaluate(
         data: a dataset's folder, or one file.
         split: train, dev or test.
         dataset: which dataset of `biosmith data ls` the data is, where the folder's name does not say it.
+        rename: other names for types of mentions as OLD=NEW, where the data names them otherwise than the tagger.
         max_length: longest sequence in pieces of a tagger; the one it was tuned with if not given.
         device: auto, cpu, cuda, ...
         predictions: a file for the predictions, which `biosmith bench score` reads.
@@ -121,6 +130,7 @@ def evaluate(
     from biosmith.annotate.tuned import is_for_engine
     from biosmith.tasks import finetuning, ner
     from biosmith.tasks.fitting import kind_of
+    from biosmith.tasks.joining import parse_names
 
     kind = kind_of(tuned)
     if split not in ("train", "dev", "test"):
@@ -138,9 +148,11 @@ def evaluate(
         if is_for_engine(tuned):
             from biosmith.annotate.engines.evaluating import evaluate as evaluate_on_engine
 
-            result = evaluate_on_engine(tuned, folder, split)
+            result = evaluate_on_engine(tuned, folder, split, names=parse_names(rename))
         else:
-            result = ner.evaluate(tuned, folder, split, device=device, max_length=max_length)
+            result = ner.evaluate(
+                tuned, folder, split, device=device, max_length=max_length, names=parse_names(rename)
+            )
         values = {"task": task, "split": split, **result.as_dict()}
         return Report(values, _table(values), set_aside=result.set_aside)
     source = _source((kind,), data, dataset)
@@ -196,6 +208,10 @@ def _table(values: dict[str, Any]) -> Any:
         table.caption = (
             f"{values['truncated']:,} words of {values['truncated_sentences']:,} sentences did not fit the model; "
             f"{values['truncated_mentions']:,} mentions among them count as missed"
+        )
+    elif values["not_counted"]:
+        table.caption = (
+            f"{values['not_counted']:,} predicted mentions are of types that the split does not mark"
         )
     return table
 

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from biosmith.artefact import MANIFEST, Manifest, load_manifest
 from biosmith.errors import UsageError
 from biosmith.tasks.fitting import Predictions, Score
 from biosmith.tasks.inputs import InputTransform
-from biosmith.tasks.labels import OUTSIDE, LabelSet, read_spans, split_tag, write_tags
+from biosmith.tasks.joining import marked_types, right_answers, unmarked_sets
+from biosmith.tasks.labels import LabelSet, read_spans, write_tags
 from biosmith.tasks.layers import prepare_layers
 from biosmith.tasks.metrics.entities import score_tags
 from biosmith.tasks.metrics.words import score_words
@@ -93,7 +95,7 @@ def fit(
     identity: Any = None,
 ) -> TunedTagger:
     """See `fitting.fit`; `labels` are types of mentions."""
-    types = set(labels) or {split_tag(tag)[1] for s in train_split for tag in s.tags if tag != OUTSIDE}
+    types = set(labels) or set(marked_types(train_split))
     if not types:
         raise UsageError("the training split has no mention")
     label_set = LabelSet.of_types(types, settings.scheme)
@@ -102,6 +104,10 @@ def fit(
     with seeded(settings.seed, "head"):
         network = new_tagger(model, label_set.labels, settings.dropout, settings.head)
         prepare_layers(network, settings)
+    if (right := right_answers(unmarked_sets(train_split), label_set)) is not None:
+        if network.chain is not None:
+            raise UsageError("head=crf needs corpora that mark the same types; use head=linear or bilstm")
+        network.right = torch.from_numpy(right)
     transform = InputTransform(model)
     engine = TorchEngine(network, choose_device(settings.device))
     max_length = min(settings.max_length, network.positions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from biosmith.progress import say
 from biosmith.tasks import fit_tagging
 from biosmith.tasks.finetuning import training_report
 from biosmith.tasks.fitting import kind_of
-from biosmith.tasks.labels import OUTSIDE, Span, read_spans, write_tags
+from biosmith.tasks.joining import join, marked_types, only_types, rename_types
+from biosmith.tasks.labels import Span, read_spans, write_tags
 from biosmith.tasks.metrics.entities import EntityScore, score_spans, score_tags
 from biosmith.tasks.metrics.words import score_words
 from biosmith.tasks.settings import TaggingSettings
@@ -37,6 +38,7 @@ class NerReport:
         truncated: words that the model did not read; mentions among them count as missed.
         truncated_sentences, truncated_mentions: sentences with such words, gold mentions with at least one.
         set_aside: records of the data that could not be read.
+        not_counted: predicted mentions of types that the split does not mark, which nobody can call right or wrong.
     """
 
     conll: EntityScore
@@ -47,6 +49,7 @@ class NerReport:
     truncated_sentences: int
     truncated_mentions: int
     set_aside: int = 0
+    not_counted: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`: shares in [0, 1]."""
@@ -66,16 +69,18 @@ class NerReport:
             "truncated": self.truncated,
             "truncated_sentences": self.truncated_sentences,
             "truncated_mentions": self.truncated_mentions,
+            "not_counted": self.not_counted,
         }
 
 
 def finetune(
     model: Path,
-    data: Path,
+    data: Path | Sequence[Path],
     out: Path,
     settings: TaggingSettings | None = None,
     *,
     task: str = "ner",
+    names: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Fine-tune a tagger and save it as a folder that `transformers` loads.
 
@@ -83,10 +88,12 @@ def finetune(
 
     Args:
         model: a Hugging Face folder; the fast encoder reads BERT-shaped ones, AutoModel any other.
-        data: a dataset's folder (train, and dev if there is one), or one file to train on.
+        data: a dataset's folder (train, and dev if there is one), or one file to train on. Several may mark different
+            types of mentions (see `joining`); the best epoch is that of the highest mean of their scores.
         out: the folder to make.
         settings: see `TaggingSettings`.
         task: "ner" is scored by mention, "pico" by word.
+        names: other names for types of mentions.
 
     Returns:
         What `--json` prints: epochs, steps, loss, dev scores, words and tokens a second.
@@ -97,48 +104,81 @@ def finetune(
     """
     settings = settings or TaggingSettings()
     require_new_folder(out)
-    training = load_split(data, "train") if data.is_dir() else read_tagged([data])
-    development = load_split(data, "dev") if data.is_dir() and "dev" in find_splits(data) else None
-    if settings.keep == "best" and development is None:
-        say(f"{data} has no dev split: the last epoch is kept")
-    _check_mentions(data, training)
+    corpora = [_Corpus.load(folder, names or {}) for folder in ([data] if isinstance(data, Path) else data)]
+    one = len(corpora) == 1
+    scored = [corpus for corpus in corpora if corpus.dev is not None]
+    for corpus in corpora:
+        if settings.keep == "best" and corpus.dev is None:
+            beside = "" if scored else ": the last epoch is kept"
+            say(f"{corpus.folder} has no dev split{beside}")
 
     def score(predicted: list[Any]) -> float:
-        assert development is not None
-        if task == "pico":
-            return score_words([s.tags for s in development.sentences], predicted).macro_f1
-        return _score_tags(development, predicted)[0].overall.f1
+        values, begin = [], 0
+        for corpus in scored:
+            assert corpus.dev is not None
+            end = begin + len(corpus.dev.sentences)
+            values.append(corpus.score(task, predicted[begin:end]))
+            begin = end
+        if not one:
+            shown = (f"{c.folder.name} {100 * value:.2f}" for c, value in zip(scored, values, strict=True))
+            say(f"Dev: {', '.join(shown)}")
+        return sum(values) / len(values)
 
-    inputs = [describe_model(model), *(describe_input(f) for f in training.files)]
-    inputs += [describe_input(f) for f in (development.files if development else [])]
+    sentences = corpora[0].train.sentences if one else join([corpus.train for corpus in corpora])
+    inputs = [describe_model(model), *(describe_input(f) for c in corpora for f in c.train.files)]
+    inputs += [describe_input(f) for c in scored if c.dev is not None for f in c.dev.files]
     work = out.parent / f".{out.name}.partial"
     tuned = fit_tagging.fit(
         KINDS[task],
         model,
-        training.sentences,
-        development.sentences if development is not None else None,
+        sentences,
+        [s for c in scored if c.dev is not None for s in c.dev.sentences] or None,
         settings,
-        score=score if development is not None else None,
+        score=score if scored else None,
         work=work,
         identity=[item.get("digest") for item in inputs],
     )
-    manifest = Manifest(
-        "tuned", {"task": task}, settings.seed, inputs, counts={"untaggable": training.untaggable}
-    )
+    config = {"task": task} if one else {"task": task, "marked": [c.types for c in corpora]}
+    untaggable = sum(c.train.untaggable for c in corpora)
+    manifest = Manifest("tuned", config, settings.seed, inputs, counts={"untaggable": untaggable})
     tuned.save(out, manifest)
     shutil.rmtree(work, ignore_errors=True)
     report = training_report(task, tuned, settings)
-    return {**report, "dev_f1": report["dev_value"], "set_aside": training.set_aside}
+    set_aside = sum(c.train.set_aside for c in corpora)
+    return {**report, "dev_f1": report["dev_value"], "set_aside": set_aside}
 
 
-def _check_mentions(data: Path, training: TaggedData) -> None:
-    if all(tag == OUTSIDE for sentence in training.sentences for tag in sentence.tags):
-        raise BadInput(data, "its training split has no mention")
-    if training.untaggable:
-        say(
-            f"train: {training.untaggable:,} mentions are nested, discontinuous or end inside a word; "
-            "tags cannot say them exactly"
-        )
+@dataclass(frozen=True)
+class _Corpus:
+    """A corpus to train on; `types` of mentions are those that its training split marks."""
+
+    folder: Path
+    train: TaggedData
+    dev: TaggedData | None
+    types: list[str]
+
+    @staticmethod
+    def load(data: Path, names: Mapping[str, str]) -> _Corpus:
+        training = load_split(data, "train") if data.is_dir() else read_tagged([data])
+        training = rename_types(training, names)
+        development = load_split(data, "dev") if data.is_dir() and "dev" in find_splits(data) else None
+        if not (types := marked_types(training.sentences)):
+            raise BadInput(data, "its training split has no mention")
+        if training.untaggable:
+            say(
+                f"{data}: {training.untaggable:,} mentions of the train split are nested, discontinuous or end inside "
+                "a word; tags cannot say them exactly"
+            )
+        dev = None if development is None else rename_types(development, names)
+        return _Corpus(data, training, dev, types)
+
+    def score(self, task: str, predicted: Sequence[Sequence[str]]) -> float:
+        """Of predictions for the dev split, mentions of other types left out."""
+        assert self.dev is not None
+        predicted = [only_types(tags, self.types) for tags in predicted]
+        if task == "pico":
+            return score_words([s.tags for s in self.dev.sentences], predicted).macro_f1
+        return _score_tags(self.dev, predicted)[0].overall.f1
 
 
 def evaluate(
@@ -148,17 +188,32 @@ def evaluate(
     *,
     device: str = "auto",
     max_length: int | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> NerReport:
     """Score a tuned tagger on a split of a dataset's folder, or on a file.
+
+    A tagger that was tuned on corpora of different types is scored on the types that the split marks.
 
     Raises:
         UsageError: no tuned model, no such split.
         BadInput: a tag that the model does not know; both label sets are named, with file and line.
     """
     tagger = load_tuned(tuned, device=device, max_length=max_length)
-    gold = load_split(data, split)
+    return score_split(tagger, tuned, data, split, names or {})
+
+
+def score_split(tagger: Tagger, tuned: Path, data: Path, split: str, names: Mapping[str, str]) -> NerReport:
+    """As `evaluate`, with the tagger of the folder `tuned` on an engine of one's own."""
+    gold = rename_types(load_split(data, split), names)
     check_tags(gold.sentences, tagger.label_set)
-    return score_data(tagger, gold)
+    manifest = load_manifest(tuned) if (tuned / MANIFEST).is_file() else None
+    return score_data(tagger, gold, scored_types(manifest, gold))
+
+
+def scored_types(manifest: Manifest | None, gold: TaggedData) -> list[str] | None:
+    """The types that a split can judge: all (None), unless the tagger's corpora marked different ones."""
+    joined = manifest is not None and "marked" in manifest.config
+    return marked_types(gold.sentences) if joined else None
 
 
 def evaluate_words(tuned: Path, data: Path, split: str = "test", *, device: str = "auto") -> dict[str, Any]:
@@ -201,10 +256,15 @@ def load_tuned(folder: Path, *, device: str = "auto", max_length: int | None = N
     return fit_tagging.load(KINDS["ner"], folder, device, max_length).tagger
 
 
-def score_data(tagger: Tagger, data: TaggedData) -> NerReport:
-    """Tag a split and score it; what the model could not read counts as missed."""
+def score_data(tagger: Tagger, data: TaggedData, types: Sequence[str] | None = None) -> NerReport:
+    """Tag a split and score it; what the model could not read counts as missed, mentions of other `types` do not."""
     tagged = tagger.tag([s.words for s in data.sentences], on_long="truncate")
     predicted_tags = [write_tags(read_spans(tagger.tags(t)), len(t.labels)) for t in tagged]
+    not_counted = 0
+    if types is not None:
+        found = sum(len(read_spans(tags)) for tags in predicted_tags)
+        predicted_tags = [only_types(tags, types) for tags in predicted_tags]
+        not_counted = found - sum(len(read_spans(tags)) for tags in predicted_tags)
     conll, strict = _score_tags(data, predicted_tags)
     cut = [t.truncated for t in tagged]
     return NerReport(
@@ -221,6 +281,7 @@ def score_data(tagger: Tagger, data: TaggedData) -> NerReport:
             for span in read_spans(s.tags)
         ),
         set_aside=data.set_aside,
+        not_counted=not_counted,
     )
 
 

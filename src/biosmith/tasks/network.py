@@ -143,7 +143,10 @@ class EncoderTagger(nn.Module):
         encoder: the fast encoder, or one of `transformers`.
         lstm: a bidirectional LSTM over the picks of each sequence, or None.
         chain: a CRF over the labels of each sequence, or None.
+        right: labels that are right for each target (`joining.right_answers`); None where a target is a label.
     """
+
+    right: Tensor | None
 
     def __init__(
         self, encoder: AnyEncoder, labels: int, dropout: float, tokenizer_from: Path, head: str = "linear"
@@ -157,6 +160,7 @@ class EncoderTagger(nn.Module):
         self.chain = LinearChain(labels) if head == "crf" else None
         self.tokenizer_from = tokenizer_from
         self.positions = encoder_positions(encoder)
+        self.register_buffer("right", None, persistent=False)
         if isinstance(encoder, Encoder) and encoder.pooler is not None:
             # Taggers have no use for it, and transformers saves none either.
             encoder.pooler = None
@@ -173,7 +177,7 @@ class EncoderTagger(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean cross-entropy of the words, or of the sentences with a CRF."""
-        return tagging_loss(self.logits(batch).float(), batch, self.chain)
+        return tagging_loss(self.logits(batch).float(), batch, self.chain, self.right)
 
     def save(self, folder: Path, *, labels: Sequence[str], manifest: Manifest, card: str) -> None:
         """See `Network`: a folder of BertForTokenClassification or its family's, or the encoder with the head beside it."""
@@ -199,8 +203,11 @@ class EncoderTagger(nn.Module):
 class TransformersTagger(nn.Module):
     """Any encoder of the `transformers` library, padded, through its token classification class."""
 
+    right: Tensor | None
+
     def __init__(self, model: Any, tokenizer: Any, chain: LinearChain | None = None) -> None:
         super().__init__()
+        self.register_buffer("right", None, persistent=False)
         self.model, self.tokenizer, self.chain = model, tokenizer, chain
         self.positions = readable_positions(model.config)
 
@@ -213,7 +220,7 @@ class TransformersTagger(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """As `EncoderTagger.loss`."""
-        return tagging_loss(self.logits(batch).float(), batch, self.chain)
+        return tagging_loss(self.logits(batch).float(), batch, self.chain, self.right)
 
     def save(self, folder: Path, *, labels: Sequence[str], manifest: Manifest, card: str) -> None:
         """See `Network`."""
@@ -224,11 +231,19 @@ class TransformersTagger(nn.Module):
 AnyTagger = EncoderTagger | TransformersTagger
 
 
-def tagging_loss(scores_KL: Tensor, batch: Batch, chain: LinearChain | None) -> Tensor:
-    """Cross-entropy of words, or of whole sentences under a CRF."""
-    if chain is None:
+def tagging_loss(
+    scores_KL: Tensor, batch: Batch, chain: LinearChain | None, right: Tensor | None = None
+) -> Tensor:
+    """Cross-entropy of words, or of whole sentences under a CRF; several labels may be `right` for a target."""
+    if chain is not None:
+        return chain.loss(scores_KL, batch.target, Layout.of_picks(batch))
+    if right is None:
         return F.cross_entropy(scores_KL, batch.target, ignore_index=IGNORED)
-    return chain.loss(scores_KL, batch.target, Layout.of_picks(batch))
+    counted_K = batch.target != IGNORED
+    right_KL = right[batch.target.clamp(min=0)]
+    agreeing_K = scores_KL.masked_fill(~right_KL, -torch.inf).logsumexp(-1)
+    losses_K = torch.where(counted_K, scores_KL.logsumexp(-1) - agreeing_K, 0)
+    return losses_K.sum() / counted_K.sum()
 
 
 def padded(batch: Batch, model: Any, tokenizer: Any) -> tuple[dict[str, Tensor], Tensor]:

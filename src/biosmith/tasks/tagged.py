@@ -7,7 +7,7 @@ has no tab), blank lines between sentences and `-DOCSTART-` lines between docume
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from biosmith.errors import BadInput, UsageError
@@ -35,6 +35,7 @@ class TaggedSentence:
         file, line: where the sentence begins (a line number, or the id of its document).
         offsets: where each word lies in its document; None in files that only have words.
         document: position of the document in its file; sentences of CoNLL files without `-DOCSTART-` share one.
+        unmarked: types of mentions that nobody looked for here, so that O says nothing of them (see `joining`).
     """
 
     words: tuple[str, ...]
@@ -43,6 +44,7 @@ class TaggedSentence:
     line: int | str
     offsets: tuple[tuple[int, int], ...] | None = None
     document: int = 0
+    unmarked: tuple[str, ...] = field(default=(), kw_only=True)
 
     def place(self, word: int) -> str:
         """How a message names a word of this sentence."""

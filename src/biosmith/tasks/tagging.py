@@ -17,6 +17,7 @@ from biosmith.tasks.batches import Batch, length_order, pack
 from biosmith.tasks.decoding import Chain, decode, log_softmax
 from biosmith.tasks.folders import read_labels
 from biosmith.tasks.inputs import Example, InputTransform, Pieces
+from biosmith.tasks.joining import unmarked_sets
 from biosmith.tasks.labels import OUTSIDE, LabelSet, guess_scheme, read_spans, split_tag, write_tags
 from biosmith.tasks.network import AnyTagger, load_tagger
 from biosmith.tasks.tagged import TaggedSentence
@@ -77,14 +78,19 @@ def training_examples(
         transform, label_set: how words go in, and what is learnt.
         max_length: pieces of a sequence, special tokens included.
         labelled: the "first" piece of a word carries its label, or "all" do; behind a first `B` they are `I`.
+
+    Targets are places in the label set, and beyond it an O that says nothing of some types (`joining.right_answers`).
     """
     index = label_set.index()
+    unmarked = unmarked_sets(sentences)
+    outside = {types: len(index) + i for i, types in enumerate(unmarked)} | {(): index[OUTSIDE]}
     examples: list[Example] = []
     pieces = transform.cut_words([s.words for s in sentences])
     for source, (sentence, cut) in enumerate(zip(sentences, pieces, strict=True)):
         spans = read_spans(sentence.tags)
         tags = write_tags(spans, len(sentence.words), label_set.scheme)
-        labels = np.array([index[tag] for tag in tags], dtype=np.int64)
+        here = {**index, OUTSIDE: outside[sentence.unmarked]}
+        labels = np.array([here[tag] for tag in tags], dtype=np.int64)
         may_begin = np.ones(len(tags), dtype=bool)
         for span in spans:
             may_begin[span.start + 1 : span.end] = False
@@ -100,9 +106,7 @@ def training_examples(
 def _all_pieces(example: Example, cut: Pieces, label_set: LabelSet, transform: InputTransform) -> Example:
     """The same sequence with every piece labelled."""
     index = label_set.index()
-    later = np.array(
-        [index.get(f"I{x[1:]}", i) if x[0] == "B" else i for i, x in enumerate(label_set.labels)]
-    )
+    later = {i: index.get(f"I{x[1:]}", i) for i, x in enumerate(label_set.labels) if x[0] == "B"}
     # The last word of a sequence may have been cut off.
     room = len(example.ids) - len(transform.after)
     ends = np.minimum(example.picks + cut.end[example.words] - cut.first[example.words], room)
@@ -114,7 +118,9 @@ def _all_pieces(example: Example, cut: Pieces, label_set: LabelSet, transform: I
     return Example(
         example.ids,
         (np.repeat(example.picks, counts) + behind).astype(np.int32),
-        np.where(behind > 0, later[target], target),
+        np.array(
+            [later.get(t, t) if n else t for t, n in zip(target.tolist(), behind, strict=True)], np.int64
+        ),
         example.source,
         words,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -13,8 +13,7 @@ from biosmith.annotate.engines.quantization import ExampleEngine
 from biosmith.annotate.pieces import CutsWords
 from biosmith.tasks import ner
 from biosmith.tasks.inputs import Ids, InputTransform, Pieces
-from biosmith.tasks.tagged import load_split
-from biosmith.tasks.tagging import Tagger, check_tags
+from biosmith.tasks.tagging import Tagger
 
 
 class CutterTransform:
@@ -40,7 +39,13 @@ class CutterTransform:
         return np.concatenate([self.before, ids, self.after])
 
 
-def evaluate(tuned: Path, data: Path, split: str, settings: Settings | None = None) -> ner.NerReport:
+def evaluate(
+    tuned: Path,
+    data: Path,
+    split: str,
+    settings: Settings | None = None,
+    names: Mapping[str, str] | None = None,
+) -> ner.NerReport:
     """Score the tagger of a folder on the engine it was made for, or the one that the settings name.
 
     Raises:
@@ -56,6 +61,4 @@ def evaluate(tuned: Path, data: Path, split: str, settings: Settings | None = No
         reader.stride,
         head.chain,
     )
-    gold = load_split(data, split)
-    check_tags(gold.sentences, tagger.label_set)
-    return ner.score_data(tagger, gold)
+    return ner.score_split(tagger, tuned, data, split, names or {})

@@ -8,7 +8,7 @@ thousandth of the work, and what it says is the answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ from biosmith.machine import usable_cores
 from biosmith.progress import say
 from biosmith.tasks import ner
 from biosmith.tasks.inputs import Example
+from biosmith.tasks.joining import rename_types
 from biosmith.tasks.labels import read_spans
 from biosmith.tasks.tagged import TaggedData, load_split
 from biosmith.tasks.tagging import Tagger, check_tags
@@ -93,21 +94,23 @@ def quantize(
     tuned: Path,
     out: Path,
     *,
-    data: Path | None = None,
+    data: Sequence[Path] = (),
     text: Sequence[Path] = (),
     gate: float = GATE,
     engine: str = "auto",
+    names: Mapping[str, str] | None = None,
 ) -> QuantizeReport:
     """Make an int8 tagger for a CPU engine; its folder is a tuned model for `annotate`.
 
     Args:
         tuned: a tuned tagger.
         out: the folder to make.
-        data: a dataset's folder, whose dev split is the development set, or a file; None takes the one that the
-            tagger's manifest names, if it is still there.
+        data: datasets' folders, whose dev splits are the development set, or files; without any those that the
+            tagger's manifest names, if they are still there. F1 is the mean of theirs.
         text: documents to calibrate on; the development set's sentences if there are none.
         gate: points of F1 that may be lost on the development set.
         engine: "openvino" or "onnx"; "auto" is the first of them that is installed.
+        names: other names for the data's types of mentions.
 
     Raises:
         UsageError: `out` exists, an engine or a model that cannot be used, nothing to calibrate on.
@@ -120,13 +123,13 @@ def quantize(
     if info.network is not None:
         raise UsageError(f"{tuned} is quantised already; take the folder it was made from")
     engine = _engine(engine)
-    development = _development(info, data, text)
+    development = _development(info, data, text, names or {})
     group = {"tagger": info}
     traced = load_traceable(group)
     assert traced.transform is not None
     cutter = PieceCutter(traced.transform.tokenizer.backend_tokenizer, str(tuned))
     sequences, sentences = _calibration(cutter, traced.max_length, text, development)
-    judge = None if development is None else _Judge(info, traced, development)
+    judge = None if not development else _Judge(info, traced, development)
     tried, outputs = [], len(info.label_set.labels)
     with folder_by_rename(out) as temporary:
         for scheme, spared in SCHEMES.items():
@@ -161,30 +164,34 @@ def _engine(asked: str) -> str:
     return asked
 
 
-def _development(info: TunedTagger, data: Path | None, text: Sequence[Path]) -> TaggedData | None:
-    """The development set: given, or named in the manifest and still as it was."""
-    if data is None and info.manifest is not None:
+def _development(
+    info: TunedTagger, data: Sequence[Path], text: Sequence[Path], names: Mapping[str, str]
+) -> list[TaggedData]:
+    """The development sets: given, or named in the manifest and still as they were."""
+    data = list(data)
+    if not data and info.manifest is not None:
         dev = ("dev", "valid")
         for item in info.manifest.inputs:
             path = Path(str(item.get("path", "")))
             if path.is_file() and any(w in path.name for w in dev) and describe_input(path) == dict(item):
-                data = path
+                data.append(path)
                 say(f"The development set is {path}, as the manifest of {info.folder} says")
-    if data is None:
+    if not data:
         if not text:
             raise UsageError(
                 f"there is nothing to calibrate {info.folder} on: name a development set with --data, or documents "
                 "like those to annotate with --text"
             )
         say("Without a development set (--data) nobody knows what int8 costs: no gate is applied")
-        return None
-    development = load_split(data, "dev")
-    check_tags(development.sentences, info.label_set)
+        return []
+    development = [rename_types(load_split(folder, "dev"), names) for folder in data]
+    for split in development:
+        check_tags(split.sentences, info.label_set)
     return development
 
 
 def _calibration(
-    cutter: PieceCutter, max_length: int, text: Sequence[Path], development: TaggedData | None
+    cutter: PieceCutter, max_length: int, text: Sequence[Path], development: Sequence[TaggedData]
 ) -> tuple[Sequences, int]:
     """Sequences of all lengths to calibrate on, and of how many sentences they are."""
     wanted = CALIBRATION_BATCHES * CALIBRATION_TOKENS
@@ -197,8 +204,7 @@ def _calibration(
             if characters > 6 * wanted:  # several characters a piece
                 break
     else:
-        assert development is not None
-        for number, sentence in enumerate(development.sentences):
+        for number, sentence in enumerate(s for split in development for s in split.sentences):
             words = " ".join(sentence.words)
             documents.append(Document(str(number), words, (Passage("sentence", words),)))
     words_ = read_words(documents)
@@ -304,9 +310,9 @@ class _Verdict:
 
 
 class _Judge:
-    """Scores engines on the development set beside torch in 32 bits."""
+    """Scores engines on the development sets beside torch in 32 bits."""
 
-    def __init__(self, info: TunedTagger, traced: Traceable, development: TaggedData) -> None:
+    def __init__(self, info: TunedTagger, traced: Traceable, development: Sequence[TaggedData]) -> None:
         self.development = development
         assert traced.transform is not None
         self.transform, self.info, self.traced = traced.transform, info, traced
@@ -319,7 +325,16 @@ class _Judge:
         equal = len(self.expected & found) / max(1, len(self.expected), len(found))
         return _Verdict(self.before, after, equal, len(self.expected))
 
-    def _score(self, engine: Engine) -> tuple[float, set[tuple[int, int, int, str]]]:
+    def _score(self, engine: Engine) -> tuple[float, set[tuple[int, int, int, int, str]]]:
+        """Mean F1 over the sets, and all mentions: number of the set and of the sentence, begin, end, type."""
+        values, mentions = [], set()
+        for number, data in enumerate(self.development):
+            value, found = self._score_one(engine, data)
+            values.append(value)
+            mentions |= {(number, *mention) for mention in found}
+        return sum(values) / len(values), mentions
+
+    def _score_one(self, engine: Engine, data: TaggedData) -> tuple[float, set[tuple[int, int, int, str]]]:
         kept: list[list[NDArray[np.float32]]] = []
 
         def score_once(examples: Sequence[Example]) -> list[NDArray[np.float32]]:
@@ -336,8 +351,8 @@ class _Judge:
             self.info.stride,
             self.traced.chains[0],
         )
-        report = ner.score_data(tagger, self.development)
-        tagged = tagger.tag([s.words for s in self.development.sentences])
+        report = ner.score_data(tagger, data, ner.scored_types(self.info.manifest, data))
+        tagged = tagger.tag([s.words for s in data.sentences])
         mentions = {(number, *span) for number, t in enumerate(tagged) for span in read_spans(tagger.tags(t))}
         return report.conll.overall.f1, mentions
 
@@ -379,10 +394,12 @@ def _report(
 
 
 def _manifest(
-    info: TunedTagger, report: QuantizeReport, data: Path | None, text: Sequence[Path], gate: float
+    info: TunedTagger, report: QuantizeReport, data: Sequence[Path], text: Sequence[Path], gate: float
 ) -> Manifest:
-    inputs = [describe_input(path) for path in (info.folder, *((data,) if data else ()), *text)]
+    inputs = [describe_input(path) for path in (info.folder, *data, *text)]
     config = {"task": "ner", "scheme": report.scheme, "gate": gate}
+    if info.manifest is not None and "marked" in info.manifest.config:
+        config["marked"] = info.manifest.config["marked"]
     counts = {
         "dev_f1": report.after,
         "dev_f1_float32": report.before,
