@@ -7,6 +7,7 @@ path is looked for beside the artefact; the digest says whether it is the same o
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from biosmith.artefact import MANIFEST, Manifest, digest_file, load_manifest
 from biosmith.errors import BadInput, UsageError
 
 SOUND, MOVED, CHANGED, MISSING, UNCHECKED = "sound", "moved", "changed", "missing", "unchecked"
+RECORDED = "recorded"
+LINEAGE = "lineage.json"  # of released folders: the origin of what they were made from, as it was found then
 BROKEN = (CHANGED, MISSING)
 
 
@@ -27,7 +30,8 @@ class Origin:
         path: where it lies now, or where it lay if it is missing.
         kind: "corpus", "tokens", ..., or "file", "folder", "missing" for what is no artefact.
         state: "sound" (every digest agrees), "moved" (sound, but not where the manifest says), "changed", "missing",
-            or "unchecked" (a folder without a manifest has no digest to check).
+            "unchecked" (a folder without a manifest has no digest to check), or "recorded" (not at hand, but described
+            in the lineage of a released folder above it).
         problems: what is wrong with it, one line each.
         command, version, created, seed, counts: as its manifest says.
         inputs: what it was made from.
@@ -93,6 +97,9 @@ class _Walk:
     advance: Callable[[int], None]
     seen: dict[str, Origin] = dataclasses.field(default_factory=dict)  # each folder is verified once
     digests: dict[str, str] = dataclasses.field(default_factory=dict)  # and each file is read once
+    recorded: dict[str, Origin] = dataclasses.field(
+        default_factory=dict
+    )  # digest -> what a lineage says of it
 
     def artefact(self, folder: Path, recorded: Path, digest: str | None) -> Origin:
         key = str(folder.resolve())
@@ -104,6 +111,9 @@ class _Walk:
             manifest = load_manifest(folder)
         except (BadInput, UsageError) as error:
             return Origin(str(folder), "folder", CHANGED, problems=(str(error),))
+        if (folder / LINEAGE).is_file():
+            released = _read_lineage(folder / LINEAGE)
+            self.recorded |= {origin.digest: origin for origin in released.walk() if origin.state != MISSING}
         found = digest_file(folder / MANIFEST)
         problems = [*self._problems(folder, manifest)]
         if digest is not None and digest != found:
@@ -130,6 +140,8 @@ class _Walk:
         recorded, kind = Path(str(entry.get("path", ""))), str(entry.get("kind", "file"))
         digest = entry.get("digest")
         place = self._find(recorded, folder, entry)
+        if place is None and digest in self.recorded:
+            return self.recorded[digest]
         if place is None:
             lost = f"not at {recorded}, nor beside {folder}"
             return Origin(str(recorded), kind, MISSING, digest or "", (lost,))
@@ -185,3 +197,16 @@ class _Walk:
             self.digests[key] = digest_file(path)
             self.advance(path.stat().st_size)
         return self.digests[key]
+
+
+def _read_lineage(path: Path) -> Origin:
+    """What a released folder says of its origin, with everything at hand then as "recorded"."""
+    try:
+        return _origin(json.loads(path.read_text(encoding="utf-8")))
+    except (json.JSONDecodeError, UnicodeDecodeError, TypeError, AttributeError) as error:
+        raise BadInput(path, f"is not the lineage of a released folder: {error}") from error
+
+
+def _origin(data: Mapping[str, Any]) -> Origin:
+    state = MISSING if data["state"] == MISSING else RECORDED
+    return Origin(**{**data, "state": state, "inputs": tuple(map(_origin, data["inputs"]))})

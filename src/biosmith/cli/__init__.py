@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("biosmith.cli.plan:plan", "What a pretraining run takes: memory, hours, cost"),
     "pretrain": ("biosmith.cli.pretrain:pretrain", "Train a language model from a token store"),
     "export": ("biosmith.cli.export:export", "A training run to a Hugging Face folder"),
+    "release": ("biosmith.cli.export:release", "A model folder made fit for publishing"),
     "convert": ("biosmith.cli.export:convert", "A checkpoint of another tool to a Hugging Face folder"),
     "data ls": ("biosmith.cli.data:ls", "The datasets of a suite, their counts beside the papers'"),
     "data prepare": ("biosmith.cli.data:prepare", "Instances from a raw corpus, exactly as BLURB makes them"),

@@ -1,4 +1,4 @@
-"""`biosmith export` and `biosmith convert`."""
+"""`biosmith export`, `biosmith release` and `biosmith convert`."""
 
 from __future__ import annotations
 
@@ -35,6 +35,40 @@ def export(
     else:
         done = export_run(run, out, step=step, vocabulary=vocab)
     text = f"{done.model}: {done.architecture} of step {done.step:,}, {done.parameters:,} parameters"
+    return Report(done, text)
+
+
+def release(
+    folder: Annotated[Path, tyro.conf.Positional],
+    *,
+    out: Path,
+    dtype: Literal["float32", "float16", "bfloat16"] | None = None,
+    shard_mb: int = 0,
+    card: Path | None = None,
+) -> Report:
+    """Copy a model's folder for publishing: smaller weights, nothing of this machine, and its whole lineage.
+
+    Paths in the manifest become names; the manifests behind it (model, run, tokens, vocabulary, corpus) go into
+    lineage.json, so that `biosmith trace` walks a published model back where none of them is at hand.
+
+    Example: biosmith release runs/small --out models/small --dtype float16 --shard-mb 45 --card card.md
+
+    Args:
+        folder: made by export, finetune or quantize.
+        out: the folder to make.
+        dtype: of the weights; as they are without it. Networks of CPU engines are copied as they are.
+        shard_mb: most megabytes of a file of weights; 0 for one file.
+        card: a text for README.md; the folder's own without it.
+    """
+    from biosmith.models.releasing import release as make
+
+    done = make(folder, out, dtype=dtype, shard_megabytes=shard_mb, card=card)
+    text = (
+        f"{done.model}: {done.bytes / 1e6:,.1f} MB, the largest file {done.largest / 1e6:,.1f} MB; "
+        f"{done.origins:,} artefacts and files in its lineage"
+    )
+    if done.missing:
+        text += f"\nnot at hand, and known by digest alone: {', '.join(done.missing)}"
     return Report(done, text)
 
 

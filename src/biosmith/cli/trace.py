@@ -22,7 +22,8 @@ def trace(artefact: Path, /, *, verify: bool = True) -> Report:
     """Walk an artefact back to the raw files it came from, and check that nothing changed on the way.
 
     Every biosmith folder has a manifest.json that names its inputs by digest. The tree shows what made each one, and
-    whether it is sound, moved, changed or missing; the exit code is 1 if anything is changed or missing.
+    whether it is sound, moved, changed or missing; the exit code is 1 if anything is changed or missing. What a released
+    folder only describes is "recorded".
 
     Example: biosmith trace runs/ner-disease
 
