@@ -1,7 +1,7 @@
 """Documents -> windows -> engine -> mentions -> documents.
 
 >>> import biosmith
->>> nlp = biosmith.load("runs/ner-disease")  # doctest: +SKIP
+>>> nlp = biosmith.load()  # doctest: +SKIP
 >>> for document in nlp.annotate(biosmith.read("pubmed26n0001.xml.gz")):  # doctest: +SKIP
 ...     print(document.id, [m.text for m in document.mentions])
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from biosmith.annotate.annotator import Annotator, OnLong, Step
 from biosmith.annotate.engines import Precision, Settings, open_readers
+from biosmith.annotate.released import default_tagger
 from biosmith.annotate.tuned import TAGGERS, kind_of
 from biosmith.errors import UsageError
 
@@ -23,7 +24,7 @@ Folder = str | os.PathLike[str]
 
 
 def load(
-    models: Folder | Sequence[Folder],
+    models: Folder | Sequence[Folder] | None = None,
     *,
     engine: str = "auto",
     device: str = "auto",
@@ -41,7 +42,8 @@ def load(
     between the mentions, classifiers write labels into `document.infons`.
 
     Args:
-        models: folders made by `finetune` or `quantize`, or any token classification folders of Hugging Face.
+        models: folders made by `finetune` or `quantize`, or any token classification folders of Hugging Face; None is
+            the tagger of diseases, chemicals and genes that comes with biosmith's sources.
         engine: what scores sequences: "torch", "openvino", "onnx"; "auto" picks by what the folder and the machine
             have (`Annotator.engines` says why).
         device: "auto", "cpu", "cuda", ...
@@ -57,6 +59,8 @@ def load(
     Raises:
         UsageError: no model, two of one name, an unknown engine, or a folder that is no tuned model.
     """
+    if models is None:
+        models = default_tagger()
     folders = [Path(models)] if isinstance(models, str | os.PathLike) else [Path(m) for m in models]
     if not folders:
         raise UsageError("no model was given")

@@ -21,7 +21,7 @@ Format = Literal["bioc-json", "bioc-xml", "pubtator", "brat", "conll", "jsonl", 
 def annotate(
     inputs: Annotated[tuple[Path, ...], tyro.conf.Positional],
     *,
-    model: tuple[Path, ...],
+    model: tuple[Path, ...] = (),
     out: Path,
     format: Format | None = None,
     engine: Engine = "auto",
@@ -45,12 +45,16 @@ def annotate(
     and the rest goes on (exit code 3).
 
     Example:
-        biosmith annotate pubmed26n0001.xml.gz --model ner-disease ner-chemical --out annotated.bioc.json
+        biosmith annotate pubmed26n0001.xml.gz --out annotated.bioc.json
+
+    Example:
+        biosmith annotate articles/ --model ner-disease ner-chemical --out annotated.parquet --workers 8
 
     Args:
         inputs: files, folders or archives of any format that biosmith reads.
         model: tuned models: each tagger adds its mentions, relation models add relations between them, classifiers
-            write labels of documents. Taggers that share an encoder read a text together.
+            write labels of documents. Taggers that share an encoder read a text together. Without any, the tagger of
+            diseases, chemicals and genes that comes with biosmith's sources.
         out: the file to make (a folder for brat).
         format: format of the output; by the suffix of --out if not given.
         engine: what runs taggers: torch, openvino or onnx; auto takes what the model was quantised for, else torch.
@@ -73,8 +77,10 @@ def annotate(
         plan: annotate only a sample and say how many hours, how much disk and how many shards all of it would take.
     """
     from biosmith.annotate.files import Options, annotate_files
+    from biosmith.annotate.released import default_tagger
     from biosmith.annotate.units import Shard
 
+    model = model or (default_tagger(),)
     options = Options(engine, device, on_long, keep, format, workers, precision, normalise, link, pairs)
     part = None if shard is None else Shard.parse(shard)
     if plan:

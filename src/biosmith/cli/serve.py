@@ -10,7 +10,7 @@ from biosmith.errors import UsageError
 
 def serve(
     *,
-    model: tuple[Path, ...],
+    model: tuple[Path, ...] = (),
     results: Path | None = None,
     host: str = "127.0.0.1",
     port: int = 8000,
@@ -30,10 +30,14 @@ def serve(
     goes on. Models are loaded from safetensors only, and no request can name a file of this machine.
 
     Example:
-        biosmith serve --model ner-disease ner-chemical --port 8000
+        biosmith serve --port 8000
+
+    Example:
+        biosmith serve --model ner-disease ner-chemical
 
     Args:
-        model: tuned models; each adds its mentions.
+        model: tuned models; each adds its mentions. Without any, the tagger of diseases, chemicals and genes that comes
+            with biosmith's sources.
         results: results of benchmarks, or the site made of them by `bench leaderboard`, to show beside the page.
         host: address to listen on; 0.0.0.0 is everywhere.
         port: 0 takes a free one.
@@ -51,6 +55,7 @@ def serve(
         from biosmith.serve.server import serve as run
     except ImportError as error:
         raise UsageError(f"serve needs {error.name}; install biosmith[serve]") from error
+    from biosmith.annotate.released import default_tagger
     from biosmith.serve.leaderboard import leaderboard_site
     from biosmith.serve.settings import Limits
 
@@ -65,7 +70,7 @@ def serve(
     )
     with leaderboard_site(results) as site:
         done = run(
-            model,
+            model or (default_tagger(),),
             leaderboard=site,
             host=host,
             port=port,
