@@ -9,14 +9,18 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from biosmith.annotate import cluster
 from biosmith.annotate.cluster import _in_order
 from biosmith.annotate.files import annotate_files
+from biosmith.annotate.units import Chunk
 from biosmith.annotate.work import Outcome
 from biosmith.errors import BiosmithError, UsageError
+from biosmith.text.document import Document
 
 
 def row(outcome: Outcome) -> dict[str, object]:
@@ -42,6 +46,53 @@ def test_a_chunk_that_never_comes_is_an_error() -> None:
     rows = [row(Outcome(0, 0, False, 10)), row(Outcome(0, 2, True, 0))]
     with pytest.raises(BiosmithError, match="lost chunk 1 of unit 0"):
         list(_in_order(rows, [(0, 0)]))
+
+
+class Killed(BaseException):
+    """Ends a worker like SIGKILL: nothing that it had begun is ended."""
+
+
+class Remote:
+    """A method of an actor, called here."""
+
+    def __init__(self, method: Callable[..., object]) -> None:
+        self.remote = method
+
+
+class Attempts:
+    def __init__(self) -> None:
+        counts = cluster._Attempts()
+        self.begin, self.end = Remote(counts.begin), Remote(counts.end)
+
+
+def test_only_documents_that_were_under_way_when_their_process_was_killed_are_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ray = pytest.importorskip("ray")
+
+    def annotate(nlp: object, chunk: Chunk, encoding: str) -> Outcome:
+        if any(d.text == "deadly" for d in chunk.documents):
+            raise Killed
+        outcome = Outcome.of(chunk)
+        outcome.counts.documents = len(chunk.documents)
+        return outcome
+
+    monkeypatch.setattr(ray, "get", lambda value: value)
+    monkeypatch.setattr(cluster, "annotate_chunk", annotate)
+    worker = object.__new__(cluster._Worker)
+    worker.nlp, worker.encoding, worker.attempts = None, "jsonl", Attempts()  # type: ignore[assignment]
+    documents = [Document(str(i), "deadly" if i in (3, 5) else "harmless") for i in range(8)]
+    batch = {"chunk": [pickle.dumps(Chunk(0, 0, documents, []))]}
+    kills = 0
+    while True:  # Ray does a chunk again whose actor was killed
+        try:
+            outcome = pickle.loads(worker(batch)["outcome"][0])
+            break
+        except Killed:
+            kills += 1
+    assert [f["record"] for f in outcome.failures] == ["3", "5"]
+    assert (outcome.counts.documents, outcome.counts.failed, outcome.read) == (6, 2, 8)
+    assert kills == 3 * cluster.TRIES
 
 
 @pytest.mark.slow

@@ -102,7 +102,7 @@ def _stream(
     cards = 1 if options.device.startswith("cuda") else 0
     if options.link is not None:
         options = replace(options, link=options.link.absolute())
-    attempts = ray.remote(_Attempts).options(num_cpus=0, max_restarts=-1).remote()
+    attempts = ray.remote(_Attempts).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
     given = [
         {"unit": pickle.dumps(_absolute(unit)), "skip": skip, "shown": pickle.dumps(unit)}
         for unit, skip in left
@@ -156,14 +156,18 @@ def _read(batch: Mapping[str, Any]) -> Iterator[Row]:
 
 
 class _Attempts:
-    """Counts, for all actors, how often something was begun: Ray itself would do again for ever what kills its process."""
+    """Counts, for all actors, how often something was begun and not ended: what kills its process Ray itself would do
+    again for ever."""
 
     def __init__(self) -> None:
-        self.begun: Counter[tuple[int, ...]] = Counter()
+        self.open: Counter[tuple[int, ...]] = Counter()
 
     def begin(self, *place: int) -> int:
-        self.begun[place] += 1
-        return self.begun[place]
+        self.open[place] += 1
+        return self.open[place]
+
+    def end(self, *place: int) -> None:
+        del self.open[place]
 
 
 class _Worker:
@@ -174,9 +178,8 @@ class _Worker:
 
     def __call__(self, batch: Mapping[str, Any]) -> Row:
         chunk: Chunk = pickle.loads(batch["chunk"][0])
-        if not chunk.documents or self._begin(chunk.unit, chunk.number) <= TRIES:
-            outcome = annotate_chunk(self.nlp, chunk, self.encoding)
-        else:
+        outcome = self._annotate(chunk, chunk.unit, chunk.number) if chunk.documents else Outcome.of(chunk)
+        if outcome is None:
             outcome = join_outcomes([self._annotate_one(chunk, i) for i in range(len(chunk.documents))])
         return {"unit": [outcome.unit], "number": [outcome.number], "outcome": [pickle.dumps(outcome)]}
 
@@ -184,11 +187,15 @@ class _Worker:
         alone = replace(
             chunk, documents=chunk.documents[index : index + 1], rejects=[] if index else chunk.rejects
         )
-        if self._begin(chunk.unit, chunk.number, index) > TRIES:
-            return lost_chunk(alone, "the processes that annotated it were killed")
-        return annotate_chunk(self.nlp, alone, self.encoding)
+        done = self._annotate(alone, chunk.unit, chunk.number, index)
+        return done or lost_chunk(alone, "the processes that annotated it were killed")
 
-    def _begin(self, *place: int) -> int:
+    def _annotate(self, chunk: Chunk, *place: int) -> Outcome | None:
+        """The outcome of a chunk; None if process after process was killed while at it."""
         import ray
 
-        return int(ray.get(self.attempts.begin.remote(*place)))
+        if int(ray.get(self.attempts.begin.remote(*place))) > TRIES:
+            return None
+        outcome = annotate_chunk(self.nlp, chunk, self.encoding)
+        self.attempts.end.remote(*place)
+        return outcome
