@@ -31,14 +31,15 @@ if SAMPLE.is_relative_to(Path.cwd()):
     SAMPLE = SAMPLE.relative_to(Path.cwd())  # so that the printed commands are those that one would type
 MARK = ".made-by-biosmith-demo"
 SET_ASIDE = 3  # the exit code of a command that finished although some input could not be used
+RELEASED = "biosmith-tagger (trained on real text)"
 FEW_DOCUMENTS = 100  # of your own files are no corpus
 DOCUMENTS_TO_ANNOTATE = 50  # of your own files; the sample has 18
 
 
 def walk(data: Path | None, out: Path) -> Road:
     """Corpus, vocabulary, tokens, pretraining, export, fine-tuning, scores, annotation, report."""
-    general = general_model()
-    road = Road(steps=15 if general else 11)
+    general, released = general_model(), released_tagger()
+    road = Road(steps=11 + (4 if general else 0) + (3 if released else 0))
     sample = [SAMPLE / "pubmed", SAMPLE / "jats"]
     raw = [data] if data else sample
     if data and has_few_documents(data):
@@ -85,6 +86,9 @@ def walk(data: Path | None, out: Path) -> Road:
     documents = first_documents(data, out) if data else SAMPLE / "to-annotate.xml"
     for name, tagger in taggers.items():
         annotate(road, name, tagger, documents, out)
+    if released:
+        evaluate(road, RELEASED, released)
+        annotate(road, RELEASED, None, documents, out)
     road.run("From the tagger back to the raw files", "trace", taggers["demo"], show=("complete", "states"))
     return road
 
@@ -112,24 +116,33 @@ def tune(road: Road, name: str, model: Path, out: Path) -> Path:
         ),
         show=("epochs", "seconds", "dev_f1"),
     )
+    evaluate(road, name, tagger)
+    return tagger
+
+
+def evaluate(road: Road, name: str, tagger: Path) -> None:
+    """Score a tagger on the test split."""
     scores = road.run(
         f"Scores on the test split: {name}",
         *("evaluate", tagger, "--data", SAMPLE / "ner", "--split", "test"),
         show=("precision", "recall", "f1"),
     )
     road.answers.setdefault("scores", {})[name] = scores
-    return tagger
 
 
-def annotate(road: Road, name: str, tagger: Path, documents: Path, out: Path) -> None:
-    """New citations with their mentions, as BioC JSON and as a page that shows them beside the gold ones."""
+def annotate(road: Road, name: str, tagger: Path | None, documents: Path, out: Path) -> None:
+    """New citations with their mentions, as BioC JSON and as a page that shows them beside the gold ones.
+
+    Without a tagger by the one of the sources, whose page has no gold beside it: that has no genes.
+    """
     annotated = out / f"annotated-{name.split()[0]}.bioc.json"
     answer = road.run(
         f"New citations annotated, as BioC JSON: {name}",
-        *("annotate", documents, "--model", tagger, "--out", annotated),
+        *("annotate", documents, *(["--model", tagger] if tagger else []), "--out", annotated),
         show=("documents", "mentions", "documents_per_second"),
     )
-    gold = ["--gold", SAMPLE / "to-annotate.gold.pubtator"] if documents.is_relative_to(SAMPLE) else []
+    is_sample = documents.is_relative_to(SAMPLE)
+    gold = ["--gold", SAMPLE / "to-annotate.gold.pubtator"] if tagger and is_sample else []
     page = annotated.with_name(annotated.name.replace(".bioc.json", ".html"))
     road.run(f"The annotations as a page: {name}", "view", annotated, *gold, "--out", page)
     road.answers.setdefault("annotated", {})[name] = answer | {"file": annotated, "page": page}
@@ -184,6 +197,17 @@ def general_model() -> Path | None:
     places = spec.submodule_search_locations if spec else None
     found = [path.parent for place in places or () for path in Path(place).rglob("config.json")]
     return next((folder for folder in found if (folder / "vocab.txt").exists()), None)
+
+
+def released_tagger() -> Path | None:
+    """The tagger that comes with the sources; None where it, or the engine that it was made for, is not there."""
+    import biosmith
+    from biosmith.annotate.released import default_tagger
+
+    try:
+        return default_tagger() if importlib.util.find_spec("openvino") else None
+    except biosmith.BiosmithError:
+        return None
 
 
 def has_few_documents(data: Path) -> bool:

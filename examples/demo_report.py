@@ -14,7 +14,7 @@ import biosmith
 from biosmith import Document
 
 STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --disease: #d9480f33; --chemical: #1971c233; }
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --disease: #d9480f33; --chemical: #1971c233; --gene: #2f9e4433; }
 body { font: 16px/1.55 system-ui, sans-serif; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
 h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
 table { border-collapse: collapse; width: 100%; font-size: .95rem; } .wide { overflow-x: auto; }
@@ -25,6 +25,7 @@ code { font-size: .85rem; overflow-wrap: anywhere; } img { max-width: 100%; back
 mark { color: inherit; border-radius: .2rem; padding: .05rem .2rem; }
 mark.Disease { background: var(--disease); border-bottom: 2px solid #d9480f; }
 mark.Chemical { background: var(--chemical); border-bottom: 2px dashed #1971c2; }
+mark.Gene { background: var(--gene); border-bottom: 2px dotted #2f9e44; }
 """
 
 
@@ -51,7 +52,8 @@ def write(path: Path, road: Any, source: str, out: Path, sample: Path) -> None:
         f"<p>Corpus: {html.escape(source)}.</p>",
         "<p class=note>The model made here is tiny and was trained for about a minute. Its scores show that the road "
         "works. They say nothing about what the papers' recipes reach on real text, and the tagging set is far easier "
-        "than a real one.</p>",
+        "than a real one. biosmith-tagger, where it is listed, was trained on open text and public corpora; nothing of this "
+        "run went into it.</p>",
         "<h2>Vocabulary: pieces a word</h2>",
         _vocabularies(answers["vocabularies"], out),
         _picture(
@@ -63,7 +65,7 @@ def write(path: Path, road: Any, source: str, out: Path, sample: Path) -> None:
         "<h2>Tagging diseases and chemicals: test scores</h2>",
         _scores(answers["scores"]),
         _seen_and_new(annotated, gold, sample / "ner" / "train.tsv"),
-        f"<h2>Citations annotated by the better tagger, {html.escape(best)}</h2>",
+        f"<h2>Citations annotated by the best tagger, {html.escape(best)}</h2>",
         *(_document(document) for document in annotated[best][:4]),
         "<p>All citations",
         ", gold beside predicted: " if gold else ": ",

@@ -61,6 +61,20 @@ def int8(tagger_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return made
 
 
+def test_int4_embeddings_make_a_smaller_file_that_finds_mentions(
+    tagger_folder: Path, int8: dict[str, Path], tmp_path: Path
+) -> None:
+    """Half a byte for each value of the embeddings, and a scale for 32 of them, in the place of a byte."""
+    training = tagger_folder.parent / "data" / "train.tsv"
+    quantization.quantize(tagger_folder, tmp_path / "int4", data=[training], gate=20.0, embeddings="int4")
+    assert spans(biosmith.load(tmp_path / "int4")) != [[] for _ in TEXTS]
+    words = load_file(tagger_folder / "model.safetensors")["bert.embeddings.word_embeddings.weight"].size
+    sizes = [(folder / "openvino.bin").stat().st_size for folder in (tmp_path / "int4", int8["openvino"])]
+    assert sizes[0] < sizes[1] - words // 3
+    with pytest.raises(UsageError, match="int4 on openvino"):
+        quantization.quantize(tagger_folder, tmp_path / "onnx", engine="onnx", embeddings="int4")
+
+
 @pytest.mark.parametrize("engine", CPU_ENGINES)
 def test_a_converted_network_scores_as_torch_does(tagger_folder: Path, engine: str) -> None:
     pytest.importorskip(engines.ENGINES[engine][0])

@@ -7,6 +7,7 @@ thousandth of the work, and what it says is the answer.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ from biosmith.text.document import Document, Passage
 
 GATE = 0.3  # points of F1
 CALIBRATION_BATCHES, CALIBRATION_TOKENS = 64, 512
+INT4_GROUP = 32  # values of an embedding that share a scale
 
 # What keeps its precision, from the fastest scheme to the most careful; patterns of the names of operations.
 SCHEMES: dict[str, tuple[str, ...]] = {
@@ -99,6 +101,7 @@ def quantize(
     gate: float = GATE,
     engine: str = "auto",
     names: Mapping[str, str] | None = None,
+    embeddings: str = "int8",
 ) -> QuantizeReport:
     """Make an int8 tagger for a CPU engine; its folder is a tuned model for `annotate`.
 
@@ -111,6 +114,7 @@ def quantize(
         gate: points of F1 that may be lost on the development set.
         engine: "openvino" or "onnx"; "auto" is the first of them that is installed.
         names: other names for the data's types of mentions.
+        embeddings: "int8", or "int4" for a smaller file (OpenVINO alone).
 
     Raises:
         UsageError: `out` exists, an engine or a model that cannot be used, nothing to calibrate on.
@@ -123,6 +127,11 @@ def quantize(
     if info.network is not None:
         raise UsageError(f"{tuned} is quantised already; take the folder it was made from")
     engine = _engine(engine)
+    if embeddings not in ("int8", "int4") or (embeddings == "int4" and engine != "openvino"):
+        raise UsageError(f"embeddings {embeddings!r} on {engine}: valid are int8, and int4 on openvino")
+    make = MAKERS[engine]
+    if embeddings == "int4":
+        make = functools.partial(_make_openvino, int4_embeddings=True)
     development = _development(info, data, text, names or {})
     group = {"tagger": info}
     traced = load_traceable(group)
@@ -134,7 +143,7 @@ def quantize(
     with folder_by_rename(out) as temporary:
         for scheme, spared in SCHEMES.items():
             say(f"Quantising {tuned} for {engine}: {scheme}")
-            MAKERS[engine](traced, sequences, spared, temporary / FILES[engine])
+            make(traced, sequences, spared, temporary / FILES[engine])
             verdict = (
                 None if judge is None else judge(open_engine(engine, temporary, outputs, traced.max_length))
             )
@@ -220,7 +229,9 @@ def _calibration_batches(sequences: Sequences, longest: int) -> list[PaddedBatch
     return [batches[i] for i in chosen.tolist()]
 
 
-def _make_openvino(traced: Traceable, sequences: Sequences, spared: Sequence[str], file: Path) -> None:
+def _make_openvino(
+    traced: Traceable, sequences: Sequences, spared: Sequence[str], file: Path, int4_embeddings: bool = False
+) -> None:
     import nncf
     import openvino
 
@@ -231,6 +242,14 @@ def _make_openvino(traced: Traceable, sequences: Sequences, spared: Sequence[str
     ]
     overflow = nncf.OverflowFix.DISABLE if has_int8_dot_products() else nncf.OverflowFix.ENABLE
     with quiet(), kept_signal_stack():
+        if int4_embeddings:
+            model = nncf.compress_weights(
+                model,
+                mode=nncf.CompressWeightsMode.INT4_SYM,
+                group_size=INT4_GROUP,
+                all_layers=True,
+                ignored_scope=nncf.IgnoredScope(types=["MatMul"], validate=False),
+            )
         made = nncf.quantize(
             model,
             nncf.Dataset(items),
