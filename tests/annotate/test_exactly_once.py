@@ -149,6 +149,37 @@ def test_only_what_was_begun_alike_is_resumed(
     )
 
 
+def test_a_run_whose_output_lies_in_its_input_is_resumed_and_found_finished(
+    tagger_folder: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.jsonl"
+    with monkeypatch.context() as patched:
+        stop_before_writing(patched)
+        with pytest.raises(KeyboardInterrupt):
+            annotate_files([tmp_path], [tagger_folder], out)
+    assert (tmp_path / "out.jsonl.rejects.jsonl").exists()  # no input of the same run, though it lies there
+    for _ in range(2):
+        report = annotate_files([tmp_path], [tagger_folder], out, resume=True)
+        assert (report.counts.documents, report.set_aside) == (DOCUMENTS, 1)
+
+
+def test_another_vocabulary_in_the_same_file_is_another_run(
+    tagger_folder: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, out = tmp_path / "names.tsv", tmp_path / "out.jsonl"
+    names.write_text("D1\tgout\n", encoding="utf-8")
+    with monkeypatch.context() as patched:
+        stop_before_writing(patched)
+        with pytest.raises(KeyboardInterrupt):
+            annotate_files([source], [tagger_folder], out, Options(link=names))
+    names.write_text("D2\tgout\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="other inputs, models or options"):
+        annotate_files([source], [tagger_folder], out, Options(link=names), resume=True)
+    annotate_files([source], [tagger_folder], out, Options(link=names))
+    made = json.loads((tmp_path / "out.jsonl.manifest.json").read_text(encoding="utf-8"))
+    assert str(names) in [item["path"] for item in made["inputs"]]
+
+
 def test_two_runs_cannot_make_one_file(tagger_folder: Path, source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     held = Journal(out, "plan", "jsonl", resume=False)

@@ -11,6 +11,8 @@ from biosmith.annotate import units as module
 from biosmith.annotate.units import Shard, list_units, read_chunks
 from biosmith.errors import UsageError
 
+OUT = Path("elsewhere") / "out.jsonl"
+
 
 def write_files(folder: Path, sizes: list[int]) -> list[str]:
     """JSONL files of so many documents each; gives their ids in order."""
@@ -25,7 +27,7 @@ def write_files(folder: Path, sizes: list[int]) -> list[str]:
 
 
 def ids_of(folder: Path, shard: Shard | None = None) -> list[str]:
-    return [d.id for unit in list_units([folder], shard) for c in read_chunks(unit) for d in c.documents]
+    return [d.id for unit in list_units([folder], OUT, shard) for c in read_chunks(unit) for d in c.documents]
 
 
 @pytest.mark.parametrize("total", [1, 2, 3, 5, 12, 40])
@@ -66,14 +68,14 @@ def test_small_files_are_read_together_and_large_ones_alone(
     write_files(tmp_path / "in", [2, 2, 50, 2, 2])
     size = (tmp_path / "in" / "file00.jsonl").stat().st_size
     monkeypatch.setattr(module, "UNIT_BYTES", 3 * size)
-    groups = [[p.name[4:6] for p in unit.paths] for unit in list_units([tmp_path / "in"])]
+    groups = [[p.name[4:6] for p in unit.paths] for unit in list_units([tmp_path / "in"], OUT)]
     assert groups == [["00", "01"], ["02"], ["03", "04"]]
 
 
 def test_chunks_that_are_skipped_change_nothing_in_those_that_follow(tmp_path: Path) -> None:
     # Scores may depend in their last digits on who shares a batch: a resumed run must cut as the first one did.
     write_files(tmp_path / "in", [100])
-    (unit,) = list_units([tmp_path / "in"])
+    (unit,) = list_units([tmp_path / "in"], OUT)
     chunks = list(read_chunks(unit))
     assert [len(c.documents) for c in chunks] == [8, 16, 32, 44, 0] and chunks[-1].last
     for skip in range(len(chunks)):
@@ -84,7 +86,7 @@ def test_what_cannot_be_read_stands_in_the_chunk_where_it_was_met(tmp_path: Path
     lines = [json.dumps({"id": str(i), "text": "Gout."}) for i in range(30)]
     lines.insert(10, "{broken")
     (tmp_path / "in.jsonl").write_text("\n".join([*lines, "[]"]), encoding="utf-8")
-    (unit,) = list_units([tmp_path / "in.jsonl"])
+    (unit,) = list_units([tmp_path / "in.jsonl"], OUT)
     met = [[item["record"] for item in c.rejects] for c in read_chunks(unit)]
     assert met == [[], ["line 11"], ["line 32"], []]
     assert [[item["record"] for item in c.rejects] for c in read_chunks(unit, 2)] == met[2:]
@@ -101,8 +103,24 @@ def test_a_reader_that_breaks_costs_one_file(tmp_path: Path, monkeypatch: pytest
             yield document
 
     monkeypatch.setattr(module.formats, "read_file", fragile)
-    (unit,) = list_units([tmp_path / "in"])
+    (unit,) = list_units([tmp_path / "in"], OUT)
     first, closing = read_chunks(unit)
     assert [d.id for d in first.documents] == [id for id in ids if id != "0-2"]
     (item,) = [*first.rejects, *closing.rejects]
     assert (item["record"], item["reason"]) == ("after 0-1", "RuntimeError: boom")
+
+
+def test_a_run_does_not_read_what_it_writes_itself(tmp_path: Path) -> None:
+    ids = write_files(tmp_path / "in", [2, 2])
+    before = list_units([tmp_path / "in"], OUT)
+    for name in ("out.brat/1.txt", "out.brat.rejects.jsonl", "out.brat.manifest.json"):
+        (tmp_path / "in" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "in" / name).write_text("{}", encoding="utf-8")
+    assert list_units([tmp_path / "in"], tmp_path / "in" / "out.brat") == before
+    assert [d.id for c in read_chunks(before[0]) for d in c.documents] == ids
+
+
+def test_shards_that_would_read_each_others_output_are_refused(tmp_path: Path) -> None:
+    write_files(tmp_path / "in", [2, 2])
+    with pytest.raises(UsageError, match="where other shards would read it"):
+        list_units([tmp_path / "in"], tmp_path / "in" / "deeper" / "1.jsonl", Shard(1, 2))

@@ -19,7 +19,7 @@ from biosmith.annotate.annotator import Counts
 from biosmith.annotate.cluster import annotate_on_cluster
 from biosmith.annotate.journal import Journal
 from biosmith.annotate.processes import annotate_here, annotate_in_processes
-from biosmith.annotate.units import Chunk, Shard, Unit, list_units, read_chunks
+from biosmith.annotate.units import Chunk, Shard, Unit, find_inputs, list_units, read_chunks
 from biosmith.annotate.work import Encoding, Options, Outcome
 from biosmith.artefact import Manifest, describe_input, digest_value, write_by_rename
 from biosmith.errors import BadInput, BiosmithError, UsageError
@@ -101,11 +101,17 @@ class _Job:
     def manifest_name(self) -> str:
         return f"{self.out.name}.manifest.json"
 
+    @property
+    def used(self) -> list[Path]:
+        """What annotates: models, and a vocabulary where there is one."""
+        return [*self.models, *([] if self.options.link is None else [self.options.link])]
+
     def plan(self) -> str:
         """Digest of all that decides the output."""
-        files = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in formats.find_files(self.inputs)]
-        models = [describe_input(m) for m in self.models]
-        made = {"inputs": files, "models": models, "shard": str(self.shard), "format": self.writer}
+        inputs = find_inputs(self.inputs, self.out)
+        files = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in inputs]
+        used = [describe_input(path) for path in self.used]
+        made = {"inputs": files, "models": used, "shard": str(self.shard), "format": self.writer}
         return digest_value({**made, **self.options.decisive()})
 
 
@@ -143,7 +149,7 @@ def annotate_files(
     options = options or Options()
     writer = formats.find_writer(out, options.format)
     job = _Job(list(inputs), list(models), out, options, shard or Shard(), cluster, writer)
-    units = list_units(job.inputs, job.shard)
+    units = list_units(job.inputs, out, job.shard)
     if options.workers < 1:
         raise UsageError(f"workers is {options.workers}; it must be 1 or more")
     if not job.models:
@@ -338,7 +344,7 @@ def _save_manifest(job: _Job, report: AnnotateReport, plan: str) -> None:
     manifest = Manifest(
         kind="annotations",
         config=config,
-        inputs=[*(describe_input(m) for m in job.models), *(describe_input(i) for i in job.inputs)],
+        inputs=[describe_input(path) for path in (*job.used, *job.inputs)],
         counts=report.as_dict(),
     )
     manifest.save(job.out.parent, job.manifest_name)

@@ -79,7 +79,7 @@ def plan_annotation(
     options = options or Options()
     writer = formats.find_writer(out, options.format)
     encoding: Encoding = "arrow" if writer == "parquet" else "jsonl"
-    units = list_units(inputs, shard)
+    units = list_units(inputs, out, shard)
     files = [path for unit in units for path in unit.paths]
     if not files:
         raise UsageError(f"shard {shard} of these inputs has no file")

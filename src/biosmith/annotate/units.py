@@ -72,14 +72,32 @@ class Chunk:
     last: bool = False
 
 
-def list_units(inputs: Sequence[Path], shard: Shard | None = None) -> list[Unit]:
-    """The units of inputs, or those of one shard of them.
+def find_inputs(inputs: Sequence[Path], out: Path) -> list[Path]:
+    """The files of inputs, without those that a run that makes `out` writes beside it or in it.
 
     Raises:
         UsageError: an input does not exist.
     """
+    made = [
+        out.with_name(f"{out.name}{ending}").absolute() for ending in ("", ".rejects.jsonl", ".manifest.json")
+    ]
+    return [
+        p for p in formats.find_files(list(inputs)) if not {p.absolute(), *p.absolute().parents} & {*made}
+    ]
+
+
+def list_units(inputs: Sequence[Path], out: Path, shard: Shard | None = None) -> list[Unit]:
+    """The units of the files that `find_inputs` gives, or those of one shard of them.
+
+    Raises:
+        UsageError: an input does not exist, or `out` lies where other shards find their input.
+    """
     shard = shard or Shard()
-    sized = [(path, path.stat().st_size) for path in formats.find_files(list(inputs))]
+    if shard.total > 1 and (within := [i for i in inputs if i.absolute() in out.absolute().parents]):
+        raise UsageError(
+            f"{out} lies in {within[0]}, where other shards would read it; choose another folder"
+        )
+    sized = [(path, path.stat().st_size) for path in find_inputs(inputs, out)]
     start, step = 0, 1
     mine = _shares(sized, shard.total)[shard.number - 1]
     if shard.total > 1 and not _is_fair(sized, shard.total):
