@@ -111,6 +111,17 @@ def test_everything_that_is_wrong_with_a_tagging_file_is_named(tmp_path: Path) -
     ]
 
 
+def test_types_that_the_protocol_merges_are_checked_all_the_same(tmp_path: Path) -> None:
+    write(tmp_path / "JNLPBA" / "train.tsv", ("IL-2", "B-protein"), ("gene", "I-protien"))
+    assert listed(check("JNLPBA", tmp_path).problems) == [
+        (
+            "train.tsv",
+            "line 2",
+            "the type of the tag is unknown; valid: DNA, RNA, cell_line, cell_type, protein",
+        )
+    ]
+
+
 def test_ids_that_number_the_rows_are_no_ids_and_all_others_are(tmp_path: Path) -> None:
     header = ("pair_id", "sent1", "sent2", "score")
     for split, ids in (("train", (88, 7, 3)), ("dev", (12,)), ("test", (5, 7))):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ def check_dataset(dataset: Dataset, data: Path) -> Check:
         UsageError: the dataset is not there.
     """
     check = Check()
+    if isinstance(dataset, Tagging) and dataset.one_type:
+        dataset = replace(dataset, one_type=False)  # the types in the files are checked all the same
     found = dataset.find(data)
     splits: dict[str, Sequence[Any]] = {}
     for split in SPLITS:

@@ -46,6 +46,7 @@ class About:
         evaluated: the split whose score is published: "dev" where no test split ever was.
         whole: what the paper says of all splits together, where it counts no more than that.
         folds: how many folds of cross-validation the files hold; 1 for splits.
+        protocol: what else of the protocol is its own; part of every fingerprint and of what a run is found by.
     """
 
     name: str
@@ -61,6 +62,7 @@ class About:
     evaluated: str = "test"
     whole: Paper | None = None
     folds: int = 1
+    protocol: Mapping[str, str] = field(default_factory=dict)
 
 
 class Dataset(Protocol):
@@ -170,6 +172,7 @@ def fingerprint(dataset: Dataset, data: Path, split: str, **protocol: Any) -> di
         "metric": dataset.about.metric,
         "scorer": PROTOCOL,
         "files": {path.name: digest_file(path) for path in paths},
+        **dataset.about.protocol,
         **protocol,
     }
     return {**about, "fingerprint": digest_value(about)[:16]}

@@ -111,6 +111,7 @@ def new_job(
         "seed": seed,
         "split": split,
         "scorer": PROTOCOL,
+        **dataset.about.protocol,
     }
     key = digest_value(decides)
     return Job(

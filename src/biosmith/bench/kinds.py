@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,12 +35,14 @@ class Tagging:
 
     Attributes:
         types: of the mentions in the files of the upstream; `data check` names others.
+        one_type: whether types are left out, of the files and of predictions, so that only the place of a mention counts.
     """
 
     about: About
     by_words: bool = False
     types: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = (".tsv", ".txt", ".conll")
+    one_type: bool = False
 
     def find(self, data: Path) -> dict[str, list[Path]]:
         """See `Dataset`."""
@@ -64,6 +66,8 @@ class Tagging:
                 rejects.add(error.file, error.record or "file", error.reason, error.value)
         if not sentences and not (rejects and rejects.count):
             raise no_instances(self.about, found[split])
+        if self.one_type:
+            sentences = [replace(s, tags=tuple(_without_types(s.tags))) for s in sentences]
         return sentences
 
     def count(self, instances: Sequence[TaggedSentence]) -> dict[str, int]:
@@ -91,6 +95,8 @@ class Tagging:
                 except (ValueError, TypeError, AttributeError) as error:
                     raise Mistake(i, "not a tag", tag) from error
         gold = [s.tags for s in instances]
+        if self.one_type:
+            predictions = [_without_types(tags) for tags in predictions]
         if self.by_words:
             words = score_words(gold, predictions)
             return {
@@ -102,6 +108,10 @@ class Tagging:
         report = score_tags(gold, predictions)
         strict = score_tags(gold, predictions, strict=True)
         return {"value": report.overall.f1, **report.as_dict(), "strict": strict.overall.as_dict()}
+
+
+def _without_types(tags: Sequence[str]) -> list[str]:
+    return [tag.partition("-")[0] for tag in tags]
 
 
 @dataclass(frozen=True)

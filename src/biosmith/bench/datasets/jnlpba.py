@@ -1,4 +1,7 @@
-"""JNLPBA: proteins, DNA, RNA, cell types and cell lines in 2,404 MEDLINE abstracts (GENIA)."""
+"""JNLPBA: proteins, DNA, RNA, cell types and cell lines in 2,404 MEDLINE abstracts (GENIA).
+
+BLURB merges the five types into one (Gu et al., 2021, sections 4.1 and 5.2): only the place of a mention counts.
+"""
 
 from biosmith.bench.dataset import About, Paper
 from biosmith.bench.kinds import Tagging
@@ -18,6 +21,8 @@ DATASET = Tagging(
             "dev": Paper(4551),
             "test": Paper(8662),
         },
+        protocol={"types": "merged into one"},
     ),
     types=("protein", "DNA", "cell_type", "cell_line", "RNA"),
+    one_type=True,
 )

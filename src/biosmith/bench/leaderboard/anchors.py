@@ -250,7 +250,7 @@ ANCHORS: tuple[Anchor, ...] = (
             ("NCBI-disease", "BC5-disease", "BC5-chem", "BC2GM"),
             "best run reported, trained on train and development split together",
         )
-        | {"JNLPBA": "five types, another preparation"},
+        | {"JNLPBA": "another preparation, that of JNLPBA-BioBERT"},
     ),
     Anchor(
         "BlueBERT large (P)",
