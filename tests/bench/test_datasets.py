@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -160,6 +161,28 @@ def test_predictions_may_come_in_another_order_if_their_ids_say_so(tmp_path: Pat
     ids = [f"test{i}.T1.T2" for i in range(5)]
     file = predict(tmp_path / "p", gold[::-1], ids[::-1])
     assert score_predictions(find_dataset("chemprot"), data, file)["value"] == 1.0
+
+
+def test_ids_that_are_numbers_are_no_mere_counting_where_the_dataset_has_them_too(tmp_path: Path) -> None:
+    # The pairs of the file are 3, 1, 2; predictions sorted by id are the gold scores all the same.
+    header = ("pair_id", "sent1", "sent2", "score")
+    rows = [(3, "a", "b", 0.5), (1, "c", "d", 3.0), (2, "e", "f", 2.0)]
+    write(tmp_path / "biosses" / "test.tsv", header, *rows)
+    file = predict(tmp_path / "p", [3.0, 2.0, 0.5], ["1", "2", "3"])
+    assert score_predictions(find_dataset("biosses"), tmp_path, file)["value"] == pytest.approx(1.0)
+
+
+def test_lines_are_counted_as_in_the_file(tmp_path: Path) -> None:
+    # Blank lines count, and equal predictions do not stand for each other (True == 1).
+    header = ("pair_id", "sent1", "sent2", "score")
+    write(tmp_path / "biosses" / "test.tsv", header, (1, "a", "b", 2.0), (2, "a", "b", 3.0))
+    (tmp_path / "p").write_text('{"prediction": 1}\n\n{"prediction": true}\n', encoding="utf-8")
+    with pytest.raises(BadInput, match="line 3: a number is expected"):
+        score_predictions(find_dataset("biosses"), tmp_path, tmp_path / "p")
+    damaged = tmp_path / "p.gz"
+    damaged.write_bytes(gzip.compress((tmp_path / "p").read_bytes())[:-9])
+    with pytest.raises(BadInput, match=r"p\.gz, after line \d: is damaged"):
+        score_predictions(find_dataset("biosses"), tmp_path, damaged)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from biosmith.bench.dataset import Dataset, Mistake, fingerprint
 from biosmith.errors import BadInput
 from biosmith.text import files
+
+
+class Line(NamedTuple):
+    """A line of a file of predictions: its number, the id that it gives or None, and the prediction."""
+
+    number: int
+    id: str | None
+    prediction: Any
 
 
 def score_predictions(
@@ -37,10 +45,10 @@ def score_predictions(
     lines = read_predictions(predictions)
     ordered = _align(lines, dataset.names(instances), predictions)
     try:
-        scores = dataset.score(instances, [prediction for _, prediction in ordered])
+        scores = dataset.score(instances, [line.prediction for line in ordered])
     except Mistake as error:
-        number = 1 + lines.index(ordered[error.index])
-        raise BadInput(predictions, error.reason, record=f"line {number}", value=error.value) from error
+        record = f"line {ordered[error.index].number}"
+        raise BadInput(predictions, error.reason, record=record, value=error.value) from error
     about = dataset.about
     return {
         "dataset": about.name,
@@ -54,45 +62,45 @@ def score_predictions(
     }
 
 
-def read_predictions(path: Path) -> list[tuple[str | None, Any]]:
-    """The (id, prediction) of each line.
+def read_predictions(path: Path) -> list[Line]:
+    """The lines of a file of predictions, without blank ones.
 
     Raises:
-        BadInput: a line is not a JSON object with a prediction.
+        BadInput: a line is not a JSON object with a prediction, or the file is damaged.
     """
-    lines: list[tuple[str | None, Any]] = []
+    lines: list[Line] = []
+    number = 0
     with files.open_decompressed(path) as stream:
-        for number, raw in enumerate(stream, start=1):
-            if not raw.strip():
-                continue
-            try:
-                value = json.loads(raw)
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                raise BadInput(path, f"is not JSON: {error}", record=f"line {number}") from error
-            if not isinstance(value, dict) or "prediction" not in value:
-                raise BadInput(
-                    path,
-                    'an object with "id" and "prediction" is expected',
-                    record=f"line {number}",
-                    value=value,
-                )
-            lines.append((None if value.get("id") is None else str(value["id"]), value["prediction"]))
+        try:
+            for number, raw in enumerate(stream, start=1):
+                if raw.strip():
+                    lines.append(_read_line(path, number, raw))
+        except files.BROKEN as error:
+            raise BadInput(path, f"is damaged: {error}", record=f"after line {number}") from error
     return lines
 
 
-def _align(
-    lines: Sequence[tuple[str | None, Any]], names: Sequence[str], path: Path
-) -> list[tuple[str | None, Any]]:
+def _read_line(path: Path, number: int, raw: bytes) -> Line:
+    record = f"line {number}"
+    try:
+        value = json.loads(raw.decode("utf-8-sig" if number == 1 else "utf-8"))
+    except ValueError as error:
+        raise BadInput(path, f"is not JSON: {error}", record=record) from error
+    if not isinstance(value, dict) or "prediction" not in value:
+        raise BadInput(path, 'an object with "id" and "prediction" is expected', record=record, value=value)
+    return Line(number, None if value.get("id") is None else str(value["id"]), value["prediction"])
+
+
+def _align(lines: Sequence[Line], names: Sequence[str], path: Path) -> list[Line]:
     if len(lines) != len(names):
         raise BadInput(path, f"has {len(lines):,} predictions for {len(names):,} instances")
-    ids = [id for id, _ in lines]
+    ids = [line.id for line in lines]
+    if len(set(names)) == len(names) and set(ids) == set(names):
+        by_id = {line.id: line for line in lines}
+        return [by_id[name] for name in names]
     counted = any(ids == [str(i) for i in range(first, first + len(ids))] for first in (0, 1))
     if counted or ids == list(names) or not set(ids) & set(names):
         return list(lines)
-    if len(set(names)) == len(names) and set(ids) == set(names):
-        by_id = dict(zip(ids, lines, strict=True))
-        return [by_id[name] for name in names]
-    at = next(i for i, (id, name) in enumerate(zip(ids, names, strict=True)) if id != name)
-    raise BadInput(
-        path, f"the instance in this place is {names[at]!r}", record=f"line {at + 1}", value=ids[at]
-    )
+    line, name = next(pair for pair in zip(lines, names, strict=True) if pair[0].id != pair[1])
+    reason = f"the instance in this place is {name!r}"
+    raise BadInput(path, reason, record=f"line {line.number}", value=line.id)
