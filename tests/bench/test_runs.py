@@ -12,6 +12,7 @@ import pytest
 
 import biosmith.tasks
 from bench.checks import stand_in, write_model
+from biosmith.artefact import load_manifest
 from biosmith.bench import devices, jobs
 from biosmith.bench.dataset import Dataset
 from biosmith.bench.grids import GRIDS, find_grid
@@ -118,9 +119,40 @@ def test_more_seeds_other_settings_and_another_model_are_run_and_the_rest_is_kep
     other = write_model(tmp_path, "other")
     report = run_suite([model, other], tasks, FOLDER, out, suite="mock", seeds=1, device="cpu")
     assert (report.runs, report.kept) == (1, 1)
-    # Changed weights are another model, whatever the folder is called.
+    # Changed weights are another model, whatever the folder is called: their runs must not be taken for one model's.
     (other / "config.json").write_text((other / "config.json").read_text("utf-8") + " ", encoding="utf-8")
-    assert run_suite([other], tasks, FOLDER, out, suite="mock", seeds=1, device="cpu").runs == 1
+    before = sorted(out.rglob("*"))
+    with pytest.raises(UsageError, match="has runs of another model of that name"):
+        run_suite([other], [Task("mock-ner")], FOLDER, out, suite="mock", seeds=1, device="cpu")
+    assert sorted(out.rglob("*")) == before
+    run_suite([write_model(tmp_path, "third")], tasks, FOLDER, out, suite="mock", seeds=1, device="cpu")
+    assert load_manifest(out).counts["models"] == 3
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ({"epochs": "three"}, "settings of yesno, epochs: 'three' is not a whole number"),
+        ({"batch_size": 1.5}, "settings of yesno, batch_size: 1.5 is not a whole number"),
+        ({"keep": "bst"}, "settings of yesno, keep: 'bst' is not one of best, last"),
+        ({"rate": 1}, "has no field 'rate'; valid: learning_rate"),
+    ],
+)
+def test_settings_that_do_not_fit_are_named(
+    tmp_path: Path, fits: list[Any], override: dict[str, Any], reason: str
+) -> None:
+    tasks, out = [Task("mock-answers")], tmp_path / "out"
+    report = run_suite(
+        [write_model(tmp_path)], tasks, FOLDER, out, suite="mock", device="cpu", override=override
+    )
+    assert reason in report.problems[0].reason and fits == []
+
+
+def test_seed_and_device_are_no_overrides(tmp_path: Path, fits: list[Any]) -> None:
+    model, tasks, out = write_model(tmp_path), [Task("mock-answers")], tmp_path / "out"
+    with pytest.raises(UsageError, match="override 'seed' has no effect"):
+        run_suite([model], tasks, FOLDER, out, suite="mock", device="cpu", override={"seed": 3})
+    assert not out.exists()
 
 
 class Guarded:

@@ -34,5 +34,5 @@ def test_a_task_is_tuned_in_two_lines_and_predicts(tmp_path: Path, tiny_model: P
 
 
 def test_an_unknown_setting_is_named_with_the_valid_ones(tiny_model: Path) -> None:
-    with pytest.raises(UsageError, match=r"'epoch'.*relation takes learning_rate, batch_size"):
+    with pytest.raises(UsageError, match=r"'epoch'.*valid: learning_rate, batch_size"):
         biosmith.finetune(tiny_model, "mock-relations", data=FOLDER, epoch=1)

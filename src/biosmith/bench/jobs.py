@@ -24,6 +24,7 @@ from biosmith.bench.mock import find_task
 from biosmith.bench.results import PREDICTIONS, UNITS, Run, write_predictions, write_run
 from biosmith.bench.units import score_units, unit_members
 from biosmith.errors import BiosmithError
+from biosmith.pretraining.overrides import from_plain
 from biosmith.version import __version__
 
 # settings that change what is learnt, not only how well: they belong to the protocol
@@ -195,14 +196,12 @@ def make_settings(kind: str, settings: Mapping[str, Any], seed: int, device: str
     """The settings of a kind as its dataclass.
 
     Raises:
-        BiosmithError: a name that the kind does not have.
+        UsageError: a name that the kind does not have, or a value that does not fit.
     """
     from biosmith.tasks import fitting
 
-    try:
-        return fitting.settings_of(kind)(**{**settings, "seed": seed, "device": device})
-    except TypeError as error:
-        raise BiosmithError(f"settings {dict(settings)} do not fit {kind}: {error}") from error
+    given = {**settings, "seed": seed, "device": device}
+    return from_plain(fitting.settings_of(kind), given, f"settings of {kind}")
 
 
 def hold_out(train: Sequence[Any]) -> tuple[list[Any], list[Any]]:

@@ -118,15 +118,22 @@ def run_suite(
         names: of the models in the results; by default those of their folders.
 
     Raises:
-        UsageError: no such model, grid or device; `out` is no results folder.
+        UsageError: no such model, grid or device; `out` is no results folder, or has runs of another model under the
+            name of one of these; `override` sets what is not the settings'.
     """
     began = time.perf_counter()
     chosen = find_grid(grid, suite)
     devices = find_devices(device)
     if seeds is not None and seeds < 1:
         raise UsageError(f"seeds must be at least 1, not {seeds}")
+    if given := {"seed", "device"} & set(override or {}):
+        raise UsageError(
+            f"override {min(given)!r} has no effect; every seed from 0 is run (seeds), on the device given"
+        )
     _require_results_folder(out)
     marks = mark_models(models, names)
+    for mark in marks:
+        _require_same_model(out / mark.name, mark)
     config = {
         "suite": suite,
         "grid": chosen.name,
@@ -298,6 +305,18 @@ def _require_results_folder(out: Path) -> None:
         raise UsageError(f"{out} exists and is no results folder; choose another --out, or remove it")
 
 
+def _require_same_model(folder: Path, mark: ModelMark) -> None:
+    """Raise `UsageError` if a model's folder in the results has runs of another model of that name."""
+    if not (folder / MODEL).is_file() or not any(folder.glob("*/se*-*.json")):
+        return
+    before = load_results(folder).models[0].model
+    if before.digest != mark.digest:
+        raise UsageError(
+            f"{folder} has runs of another model of that name (digest {before.digest[:12]}, not {mark.digest[:12]}); "
+            "choose another --out, or call the model's folder something else"
+        )
+
+
 def _write_manifest(out: Path, config: Any, marks: Sequence[ModelMark], data: Sequence[Path]) -> None:
     inputs = [describe_input(Path(mark.path)) for mark in marks]
     for entry, mark in zip(inputs, marks, strict=True):
@@ -313,6 +332,9 @@ def _write_manifest(out: Path, config: Any, marks: Sequence[ModelMark], data: Se
         and p.name != MANIFEST
         and not any(part.startswith(".") for part in p.relative_to(out).parts)
     ]
-    counts = {"models": len(marks), "runs": sum("/seed-" in n and n.count(".") == 1 for n in names)}
+    counts = {
+        "models": sum(n.count("/") == 1 and n.endswith(f"/{MODEL}") for n in names),
+        "runs": sum("/seed-" in n and n.count(".") == 1 for n in names),
+    }
     manifest = Manifest("results", config, inputs=inputs, counts=counts)
     replace(manifest, files=describe_files(out, names)).save(out)

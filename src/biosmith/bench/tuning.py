@@ -9,7 +9,7 @@ from biosmith.bench.dataset import Dataset
 from biosmith.bench.grids import fit_kind, max_length
 from biosmith.bench.locating import Located
 from biosmith.bench.model_marks import find_model
-from biosmith.errors import UsageError
+from biosmith.pretraining.overrides import from_plain
 from biosmith.tasks.finetuning import finetune as finetune_source
 from biosmith.tasks.finetuning import fit_source
 from biosmith.tasks.fitting import Tuned, load_tuned, settings_of
@@ -55,12 +55,8 @@ def finetune(
 
     dataset = find_task(task) if isinstance(task, str) else task
     kind = fit_kind(dataset)
-    known = settings_of(kind)
     values = {"max_length": max_length(kind, dataset.about.name), **settings, "device": device}
-    try:
-        chosen = known(**values)
-    except TypeError as error:
-        raise UsageError(f"{error}; {kind} takes {', '.join(known.__dataclass_fields__)}") from error
+    chosen = from_plain(settings_of(kind), values, f"settings of {kind}")
     source = Located(dataset, Path(data), kind)
     folder = find_model(str(model))
     if out is None:
