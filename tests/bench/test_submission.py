@@ -131,6 +131,32 @@ def test_other_data_is_named_and_not_scored(packed: Path, tmp_path: Path) -> Non
     assert sum("mock-ner is not in" in reason for reason in verify(packed, data).unchecked.values()) == 3
 
 
+@pytest.mark.parametrize("end", [".units.json", ".predictions.jsonl"])
+def test_a_results_folder_that_lacks_a_file_is_told_and_not_packed(
+    mock_results: Path, tmp_path: Path, end: str
+) -> None:
+    folder = tmp_path / "results"
+    shutil.copytree(mock_results / "of-good", folder)
+    next((folder / "good" / "mock-ner").glob(f"*{end}")).unlink()
+    result = verify(folder, FOLDER)
+    assert result.recomputed == 27
+    assert {d.where.split("/")[1] for d in result.differences} == {"mock-ner"}
+    with pytest.raises(BadInput, match="is missing"):
+        pack(folder, tmp_path / "x.zip")
+
+
+def test_records_of_unknown_datasets_and_other_kinds_are_named(mock_results: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    shutil.copytree(mock_results / "of-good", folder)
+    path = next(p for p in (folder / "good" / "mock-ner").glob("seed-0*.json") if "." not in p.stem)
+    record = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({**record, "dataset": "private"}), encoding="utf-8")
+    assert any("'private' is unknown" in reason for reason in verify(folder, FOLDER).unchecked.values())
+    path.write_text(json.dumps({**record, "value": "0.9"}), encoding="utf-8")
+    with pytest.raises(BadInput, match="its value is of another kind"):
+        verify(folder, FOLDER)
+
+
 def test_exit_codes_say_how_a_check_ended(packed: Path, tmp_path: Path) -> None:
     assert main(["bench", "verify", str(packed), "--data", str(FOLDER)]) == 0
     assert main(["bench", "verify", str(packed)]) == 3

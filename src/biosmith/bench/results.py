@@ -261,13 +261,26 @@ def _load_model(folder: Path) -> ModelResults:
     return ModelResults(mark, folder, tasks)
 
 
+_KINDS: dict[str, Any] = {
+    **dict.fromkeys(("key", "model", "model_digest", "dataset", "kind", "metric", "arm"), str),
+    **dict.fromkeys(("seed", "truncated", "instances"), int),
+    **dict.fromkeys(("value", "train_seconds", "predict_seconds"), int | float),
+    **dict.fromkeys(("settings", "scores", "protocol", "digests"), Mapping),
+}
+
+
 def load_run(path: Path) -> Run:
     """One run.
 
     Raises:
         BadInput: the file is no run.
     """
-    return Run(**_known(Run, _read(path), path))
+    run = Run(**_known(Run, _read(path), path))
+    for name, kind in _KINDS.items():
+        value = getattr(run, name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise BadInput(path, f"is not a record of results: its {name} is of another kind", value=value)
+    return run
 
 
 def _read(path: Path) -> dict[str, Any]:

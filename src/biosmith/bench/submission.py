@@ -70,6 +70,7 @@ def pack(results: Path, out: Path) -> dict[str, Any]:
 
     Raises:
         UsageError: `out` exists or is no .zip, or there are no results.
+        BadInput: a file of a run is missing.
     """
     if out.suffix != ".zip":
         raise UsageError(f"{out} must end in .zip")
@@ -81,6 +82,9 @@ def pack(results: Path, out: Path) -> dict[str, Any]:
     for name in (MANIFEST, "plan.json"):
         if (root / name).is_file():
             files[name] = root / name
+    for path in files.values():
+        if not path.is_file():
+            raise BadInput(path, "is missing; the run that it belongs to has to be made again")
     runs = sum(len(task.runs) for model in loaded.models for task in model.tasks.values())
     index = {
         "format": 1,
@@ -228,10 +232,10 @@ def _rescore(task: TaskResults, run: Run, where: str, data: Path | None) -> list
     Raises:
         _NotHere: the data is not at hand.
     """
-    dataset = find_task(run.dataset)
-    if data is None:
-        raise _NotHere("no --data to score the predictions against")
     try:
+        dataset = find_task(run.dataset)
+        if data is None:
+            raise _NotHere("no --data to score the predictions against")
         digests = data_digests(dataset, data, dataset.about.evaluated)
         if not digests:
             raise _NotHere(f"{data} has no {dataset.about.evaluated} split of {run.dataset}")
@@ -254,7 +258,10 @@ def _rescore(task: TaskResults, run: Run, where: str, data: Path | None) -> list
         if isinstance(value, int | float) and name != "value":
             differences += _differing(where, name, run.scores.get(name), value)
     differences += _differing(where, "instances", run.instances, len(values))
-    saved = load_units(task.folder / f"{run.stem}{UNITS}")
+    try:
+        saved = load_units(task.folder / f"{run.stem}{UNITS}")
+    except BadInput:
+        return differences  # `_check_files` has told
     if saved.rows.shape != units.rows.shape or abs(saved.rows - units.rows).max(initial=0) > TOLERANCE:
         differences.append(Difference(where, "the units", "those of its predictions", "others"))
     return differences
