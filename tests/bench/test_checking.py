@@ -204,8 +204,30 @@ def test_files_that_cannot_be_read_at_all_are_problems_not_crashes(tmp_path: Pat
     (folder / "dev.tsv.gz").write_bytes(b"\x1f\x8b\x08\x00cut")
     found = check("chemprot", tmp_path)
     names = [(name, record) for name, record, _ in listed(found.problems)]
-    assert names == [("train.tsv", "train split"), ("dev.tsv.gz", "dev split")]
+    assert names == [("train.tsv", "line 1"), ("dev.tsv.gz", "dev split")]
     assert "not UTF-8" in found.problems.items[0]["reason"]
+    write(tmp_path / "hoc" / "train.tsv", ("label", "sentence", "index"))
+    assert listed(check("HoC", tmp_path).problems) == [
+        ("train.tsv", "line 1", "has another header; valid: labels, sentence, index")
+    ]
+
+
+def test_files_of_questions_without_their_parts_are_problems_not_crashes(tmp_path: Path) -> None:
+    record = {"QUESTION": "q", "CONTEXTS": ["c"], "final_decision": "yes"}
+    (tmp_path / "pubmedqa").mkdir()
+    for name, value in (("ori_pqal.json", {"1": record}), ("pqal_splits.json", {"folds": [], "test": ["1"]})):
+        (tmp_path / "pubmedqa" / name).write_text(json.dumps(value), encoding="utf-8")
+    assert listed(check("PubMedQA", tmp_path).problems) == [
+        ("pqal_splits.json", "train split", "has no list of the train split"),
+        ("pqal_splits.json", "dev split", "has no list of the dev split"),
+    ]
+    folder = tmp_path / "bioasq"
+    for split in ("train", "dev", "test"):
+        write(folder / "indexing" / f"{split}_id.tsv", (split,))
+    question = {"body": None, "exact_answer": "yes", "snippets": None}
+    questions = [{"id": split, **question} for split in ("train", "dev", "test")]
+    (folder / "7b.json").write_text(json.dumps({"questions": questions}), encoding="utf-8")
+    assert [(i.text, i.pair) for i in find_dataset("BioASQ").load(tmp_path, "train")] == [("", "")]
 
 
 def test_the_files_at_hand_have_nothing_wrong_but_what_is_known(shared_data: Path) -> None:

@@ -15,6 +15,7 @@ from bench.checks import stand_in, write_model
 from biosmith.artefact import load_manifest
 from biosmith.bench import devices, jobs
 from biosmith.bench.dataset import Dataset
+from biosmith.bench.evaluating import run_models, show_results
 from biosmith.bench.grids import GRIDS, find_grid
 from biosmith.bench.mock import FOLDER, MOCK, SUITE
 from biosmith.bench.results import load_results, show_model
@@ -63,6 +64,24 @@ def test_a_suite_is_run_scored_and_averaged_over_groups(tmp_path: Path, fits: li
     assert shown["mock"] == pytest.approx((pair + three + alone) / 6)
     ner = shown["datasets"]["mock-ner"]
     assert len(ner["seeds"]) == 2 and ner["sd"] is not None and ner["bootstrap95"][0] <= ner["bootstrap95"][1]
+
+
+def test_a_dataset_is_a_suite_of_its_own(tmp_path: Path, fits: list[Any]) -> None:
+    # As `biosmith.evaluate(model, biosmith.task("mock-answers"), out=...)` runs it; what it leaves can be shown.
+    out, name = tmp_path / "out", "mock-answers"
+    report, _, _ = run_models(
+        [str(write_model(tmp_path))],
+        suite=name,
+        data=None,
+        out=out,
+        tasks=(),
+        seeds=1,
+        grid="fixed",
+        device="cpu",
+        override=(),
+    )
+    shown, _ = show_results(out, None)
+    assert report.runs == 1 and set(shown["datasets"]) == set(shown["groups"]) == {name}
 
 
 def test_a_run_that_was_killed_goes_on_repeats_nothing_and_ends_the_same(
@@ -301,6 +320,8 @@ def test_grids_are_the_papers() -> None:
     assert {"epochs": 5, "learning_rate": 2e-4, "batch_size": 48} in biom
     with pytest.raises(UsageError, match="valid: paper, fixed"):
         find_grid("best", "blurb")
+    with pytest.raises(UsageError, match="no paper has a grid for suite extras; valid: fixed, pubmedbert"):
+        find_grid("paper", "extras")
     # Small sets are seen more often, within bounds.
     fixed = GRIDS["fixed"].candidates
     assert [fixed("tagging", "x", n)[0]["epochs"] for n in (100, 10_000, 10**6)] == [20, 10, 5]

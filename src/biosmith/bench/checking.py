@@ -17,7 +17,7 @@ from typing import Any
 from biosmith.bench.dataset import SPLITS, Dataset
 from biosmith.bench.kinds import Tagging
 from biosmith.bench.tagging import TaggedDocuments
-from biosmith.errors import BiosmithError
+from biosmith.errors import BadInput, BiosmithError
 from biosmith.rejects import Rejects
 from biosmith.tasks.instances import Instance, Question
 from biosmith.tasks.labels import OUTSIDE, split_tag
@@ -74,9 +74,12 @@ def _load(dataset: Dataset, data: Path, split: str, file: Path, check: Check) ->
     before = check.problems.count
     try:
         instances = dataset.load(data, split, check.problems)
+    except BadInput as error:
+        valid = "" if error.valid is None else f"; valid: {', '.join(error.valid)}"
+        check.problems.add(error.file, error.record or f"{split} split", error.reason + valid, error.value)
+        return []
     except BiosmithError as error:
-        place, _, reason = str(error).partition(": ")
-        check.problems.add(file, f"{split} split", reason or place)
+        check.problems.add(file, f"{split} split", str(error))
         return []
     if not instances and check.problems.count == before:
         check.problems.add(file, f"{split} split", "is empty")

@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from biosmith.bench.dataset import Dataset
-from biosmith.bench.mock import FOLDER, find_task
+from biosmith.bench.mock import FOLDER, MOCK, find_task
 from biosmith.bench.model_marks import find_model
 from biosmith.bench.results import load_results, show_model
 from biosmith.bench.runs import RunReport, Task, run_suite
@@ -192,7 +192,7 @@ def data_folder(suite: str, data: str | Path | None) -> Path:
     Raises:
         UsageError: it is not given, and the default is not there.
     """
-    if suite == "mock":
+    if suite == "mock" or suite in MOCK:
         return FOLDER
     folder = Path("benchmarks") if data is None else Path(data)
     if not folder.is_dir():
@@ -203,10 +203,7 @@ def data_folder(suite: str, data: str | Path | None) -> Path:
 def _suite(suite: Suite | Dataset | str) -> Suite:
     if isinstance(suite, Suite):
         return suite
-    if isinstance(suite, str):
-        return find_suite(suite)
-    name = suite.about.name
-    return Suite(name, {name: (name,)})
+    return find_suite(suite if isinstance(suite, str) else suite.about.name)
 
 
 def _by_model(report: RunReport) -> dict[str, list[dict[str, str]]]:

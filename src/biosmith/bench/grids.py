@@ -164,6 +164,8 @@ def find_grid(name: str, suite: str) -> Grid:
         return GRIDS["mock"]
     known = PAPER_GRIDS.get(suite) if name == "paper" else name
     if known not in GRIDS or known == "mock":
-        valid = ["paper", *(n for n in GRIDS if n != "mock")]
-        raise UsageError(f"grid {name!r} is unknown; valid: {', '.join(valid)}")
+        named = [n for n in GRIDS if n != "mock"]
+        if name == "paper":
+            raise UsageError(f"no paper has a grid for suite {suite}; valid: {', '.join(named)}")
+        raise UsageError(f"grid {name!r} is unknown; valid: {', '.join(['paper', *named])}")
     return GRIDS[known]

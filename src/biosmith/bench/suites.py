@@ -86,7 +86,7 @@ SUITES = {
 
 
 def find_suite(name: str) -> Suite:
-    """A suite by its name.
+    """A suite by its name; a dataset's name is a suite of that dataset alone.
 
     Raises:
         UsageError: there is no such suite; names those there are.
@@ -95,6 +95,11 @@ def find_suite(name: str) -> Suite:
         from biosmith.bench.mock import SUITE  # stands on this module
 
         return SUITE
-    if name not in SUITES:
-        raise UsageError(f"suite {name!r} is unknown; valid: {', '.join([*SUITES, 'mock'])}")
-    return SUITES[name]
+    if name in SUITES:
+        return SUITES[name]
+    try:
+        alone = find_dataset(name).about.name
+    except UsageError:
+        valid = ", ".join([*SUITES, "mock"])
+        raise UsageError(f"suite {name!r} is unknown; valid: {valid}, or the name of a dataset") from None
+    return Suite(alone, {alone: (alone,)})

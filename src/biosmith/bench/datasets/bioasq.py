@@ -78,9 +78,9 @@ def _instance(id: str, known: dict[str, tuple[Path, Any]]) -> Instance:
     answer = question.get("exact_answer")
     answer = answer[0] if isinstance(answer, list) and answer else answer
     label = one_of(str(answer).strip().lower().rstrip("."), LABELS)
-    snippets = [str(s.get("text", "")) for s in question.get("snippets", ()) if isinstance(s, dict)]
+    snippets = [str(s.get("text") or "") for s in question.get("snippets") or () if isinstance(s, dict)]
     return Instance(
-        id, str(question.get("body", "")), label, " ".join(snippets), file=str(file), line=f"question {id}"
+        id, str(question.get("body") or ""), label, " ".join(snippets), file=str(file), line=f"question {id}"
     )
 
 

@@ -62,7 +62,9 @@ def _ids(listing: dict[str, Any], split: str, file: Path) -> list[str]:
     """The PMIDs of a split; BLURB uses the first of the ten folds."""
     if "folds" not in listing:
         return [str(id) for id in listing]
-    ids = listing.get("test") if split == "test" else listing["folds"][0].get(split)
+    folds = listing["folds"]
+    first = folds[0] if isinstance(folds, list) and folds and isinstance(folds[0], dict) else {}
+    ids = (listing if split == "test" else first).get(split)
     if not isinstance(ids, list):
         raise BadInput(file, f"has no list of the {split} split")
     return [str(id) for id in ids]
