@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -164,6 +165,37 @@ def test_requests_beyond_their_number_are_told_to_come_again(start: Any) -> None
         assert client.get("/health").status_code == 200  # what watches the service must not be shut out
         engine.go.set()
         assert sorted(future.result().status_code for future in sent) == [200] * 5 + [503] * 7
+
+
+@pytest.mark.parametrize("path", ["/v1/annotate", "/v1/batch"])
+def test_what_a_client_waits_for_that_goes_away_is_not_done(start: Any, path: str) -> None:
+    done: list[str] = []
+
+    def note(service: Service) -> None:
+        annotate = service.batcher.nlp.annotate_chunk
+
+        def noted(documents: Any, rejects: Any) -> Any:
+            time.sleep(0.1)
+            done.extend(d.text for d in documents)
+            return annotate(documents, rejects)
+
+        service.batcher.nlp.annotate_chunk = noted  # type: ignore[method-assign]
+
+    record = json.dumps({"text": "Gout is rare."})
+    records = [record] * 900
+    body = "\n".join(records) if path.endswith("batch") else f'{{"documents": [{", ".join(records)}]}}'
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    with start(note) as client:
+        with connect(client) as leaving:
+            leaving.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+            while not done:
+                time.sleep(0.01)
+        while client.get("/health").json()["waiting_characters"]:
+            time.sleep(0.01)
+        assert len(done) < 500
+        counted = client.get("/metrics").text
+        assert f'biosmith_requests_total{{path="{path}",status="499"}} 1.0' in counted
+        assert is_well(client)
 
 
 def test_what_takes_too_long_is_given_up(start: Any) -> None:

@@ -254,13 +254,15 @@ async def _batch(service: _Service, lines: Sequence[bytes]) -> AsyncIterator[byt
         except Busy:
             results = [Failure("the service is busy; send this one again")] * len(documents)
         annotated = iter(results)
+        answered = []
         for item in parsed:
             result = next(annotated) if isinstance(item, Document) else item
             if isinstance(result, Document):
                 value = to_json(result)
             else:
                 value = {"id": item.id if isinstance(item, Document) else "", "error": result.reason}
-            yield json.dumps(value).encode() + b"\n"
+            answered.append(json.dumps(value).encode() + b"\n")
+        yield b"".join(answered)
 
 
 def _parse(line: bytes, index: int, limits: Limits) -> Document | Failure:

@@ -7,6 +7,7 @@ import json
 import logging
 import secrets
 import time
+from collections.abc import Awaitable
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,22 +18,36 @@ from biosmith.serve.settings import Limits
 OPEN_PATHS = ("/", "/page.css", "/page.js", "/icon.svg", "/health", "/openapi.json")
 # How much of a body that is too large is read and thrown away, so that its client gets to read the answer.
 DRAINED_BYTES, DRAINED_SECONDS = 256 * 2**20, 20.0
+CLIENT_WENT_AWAY = 499  # nginx's status for its log; nobody is there to read it
 
 log = logging.getLogger("biosmith")
 
 
 class Refused(Exception):
-    """A request that will not be answered as it hoped."""
+    """A request that will not be answered as it hoped; its body is thrown away before it is told where `drain` says."""
 
     def __init__(
-        self, status: int, detail: str, *, retry_after: int | None = None, close: bool = False
+        self,
+        status: int,
+        detail: str,
+        *,
+        retry_after: int | None = None,
+        close: bool = False,
+        drain: bool = False,
     ) -> None:
         super().__init__(detail)
-        self.status, self.detail, self.retry_after, self.close = status, detail, retry_after, close
+        self.status, self.detail, self.retry_after = status, detail, retry_after
+        self.close, self.drain = close, drain
+
+
+class Gone(Exception):
+    """The client went away."""
 
 
 class Gate:
     """ASGI middleware; what comes through has its whole body, within the limits, and a deadline.
+
+    Work for a client that goes away is given up.
 
     Args:
         app: the application.
@@ -59,7 +74,12 @@ class Gate:
             async with asyncio.timeout(self.limits.request_seconds):
                 await self._let_in(scope, receive, answer, held)
         except Refused as refusal:
+            if refusal.drain:
+                await _drain(receive)
             await answer.refuse(refusal)
+        except Gone:
+            if not answer.complete:
+                answer.status = CLIENT_WENT_AWAY
         except TimeoutError:
             await answer.refuse(
                 Refused(503, "this took too long; send less at once", retry_after=5, close=True)
@@ -81,19 +101,17 @@ class Gate:
         if self.token is not None and not is_open:
             given = headers.get(b"authorization", b"")
             if not secrets.compare_digest(given, b"Bearer " + self.token):
-                await _drain(receive)
-                raise Refused(401, "this service needs a token: Authorization: Bearer TOKEN")
+                raise Refused(401, "this service needs a token: Authorization: Bearer TOKEN", drain=True)
         if self.requests > self.limits.requests and scope["path"] != "/health":
-            await _drain(receive)
-            raise Refused(503, "too many requests at once", retry_after=1)
+            raise Refused(503, "too many requests at once", retry_after=1, drain=True)
         body = await self._read_body(headers, receive, held)
-        await self.app(scope, _replay(body, receive), answer)
+        gone = asyncio.create_task(_disconnected(receive))
+        await _unless(gone, self.app(scope, _replay(body, gone), answer))
 
     async def _read_body(self, headers: dict[bytes, bytes], receive: Receive, held: _Held) -> bytes:
         announced = headers.get(b"content-length", b"0")
         size = int(announced) if announced.isdigit() else 0
         if size > self.limits.body_bytes:
-            await _drain(receive)
             raise self._too_large(size)
         parts: list[bytes] = []
         try:
@@ -102,15 +120,13 @@ class Gate:
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Refused(400, "the client went away", close=True)
+                        raise Gone
                     part = message.get("body", b"")
                     more = message.get("more_body", False)
                     held.bytes += len(part)
                     self.body_bytes += len(part)
                     parts.append(part)
                     if held.bytes > self.limits.body_bytes:
-                        parts.clear()
-                        await _drain(receive)
                         raise self._too_large(held.bytes)
                     if self.body_bytes > self.limits.waiting_bytes and held.bytes != self.body_bytes:
                         raise Refused(503, "too much to do at the moment", retry_after=1, close=more)
@@ -121,9 +137,8 @@ class Gate:
         return b"".join(parts)
 
     def _too_large(self, size: int) -> Refused:
-        return Refused(
-            413, f"the body has more than {self.limits.body_bytes:,} bytes ({size:,} so far)", close=True
-        )
+        detail = f"the body has more than {self.limits.body_bytes:,} bytes ({size:,} so far)"
+        return Refused(413, detail, close=True, drain=True)
 
 
 class _Held:
@@ -169,14 +184,39 @@ class _Answer:
         await self({"type": "http.response.body", "body": body})
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives the whole body at once, and after it what the client does."""
+async def _disconnected(receive: Receive) -> None:
+    """Ends when the client goes away, or has its answer."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _unless(gone: asyncio.Task[None], work: Awaitable[None]) -> None:
+    """Do the work, or break it off when the client is gone.
+
+    Raises:
+        Gone: before the work was done.
+    """
+    working = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise Gone
+        await working
+    finally:
+        for task in (working, gone):
+            task.cancel()
+        await asyncio.gather(working, gone, return_exceptions=True)
+
+
+def _replay(body: bytes, gone: asyncio.Task[None]) -> Receive:
+    """A `receive` that gives the whole body at once, and after it that the client is gone."""
     given = False
 
     async def replayed() -> dict[str, Any]:
         nonlocal given
         if given:
-            return dict(await receive())
+            await asyncio.wait((gone,))
+            return {"type": "http.disconnect"}
         given = True
         return {"type": "http.request", "body": body, "more_body": False}
 
