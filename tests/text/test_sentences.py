@@ -138,7 +138,7 @@ def test_spans_tile_texts_full_of_abbreviations(words: list[str]) -> None:
 
 def test_the_time_is_linear_on_texts_made_to_hurt() -> None:
     # 20,000 marks without an end of sentence, unclosed brackets and blank lines: quadratic code would take minutes.
-    for piece in ("Fig. 1 ", "(a. B ", "\n ", ". ", "A.", "J. S. "):
+    for piece in ("Fig. 1 ", "(a. B ", "\n ", ". ", ".", "?!", "…)", "A.", "J. S. "):
         text = piece * 20_000
         check_tiling(text, split(text))
 

@@ -28,15 +28,14 @@ _START = r"""(?: [^\sa-z.,;:!?)\]}%/+=<>&–—-] | [a-z]{1,5}[A-Z0-9]
                 | (?:alpha|beta|gamma|delta|kappa|[a-z]{1,2})-[A-Za-z]*[A-Z0-9] )"""
 
 _MARK = re.compile(
-    rf"""[.!?…\n] (?:
-        (?<=\n) (?:[^\S\n]*\n)* [^\S\n]*
-      | (?<!\n) ( [.!?…]* ["'”’»)\]}}]* ) (?:
+    # Nothing is given back, and a run of stops is looked at once: a line of dots must not take the square of its length.
+    rf"""\n (?:[^\S\n]*\n)* [^\S\n]*
+      | (?<![.!?…]) [.!?…] ( [.!?…]*+ ["'”’»)\]}}]*+ ) (?:
             \s+ (?={_START})
           | (?<=[a-z][a-z][.!?]) (?=[A-Z][a-z]+[\ ,-])                                  # confirm this.Aminoglycosides are
           | (?<=[)\]%][.!?]) (?=[A-Z][a-z]+[\ ,-])                                      # (n = 6).The mice
           | (?<=[a-z)\]][.]) (\[?\d{{1,3}}(?:[,–-]\ ?\d{{1,3}})*\]?) \s+ (?=[A-Z])      # corticosteroids.2-4 As
-      )
-    )""",
+      )""",
     re.VERBOSE,
 )
 _WORD = re.compile(r"[A-Za-z]+")
