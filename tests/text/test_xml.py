@@ -137,6 +137,14 @@ def test_children_before_any_cut_are_complete_and_the_cut_is_an_error(cut: int) 
     assert found == ["a", "b", "a"][: len(ends)]
 
 
+def test_what_follows_the_root_takes_no_child_with_it() -> None:
+    found = []
+    with pytest.raises(BadInput, match="broken XML: Extra content"):
+        for element in children(XmlSource(io.BytesIO(b"<r><a>one</a><b>two</b></r><r><a>3</a></r>")), "x"):
+            found.append(element.tag)
+    assert found == ["a", "b"]
+
+
 def test_elements_inside_one_another_are_given_once_and_memory_is_freed() -> None:
     xml = b"<r><h/><x><a><b/></a></x><b/></r>"
     seen = []
