@@ -81,6 +81,15 @@ def test_a_record_that_is_not_utf8_is_set_aside_and_its_neighbours_are_read() ->
     assert (item["record"], item["value"]) == ("record at line 20", "PMID- 12")
 
 
+def test_a_record_without_a_number_is_set_aside_and_its_neighbours_are_read() -> None:
+    rejects = Rejects()
+    documents = parse("PMID- 1\nTI  - One.\n\nPMID- \nTI  - Two.\n\nPMID- 3\nTI  - Three.\n", rejects)
+    assert [d.id for d in documents] == ["1", "3"]
+    assert [(i["record"], i["reason"]) for i in rejects.items] == [
+        ("record at line 4", "citation without a PMID")
+    ]
+
+
 def test_text_before_the_first_record_and_lines_without_tags_are_set_aside_by_line() -> None:
     rejects = Rejects()
     text = "Page 1\n\nPMID- 1\nTI  - One.\nloose line\nAB  - Text.\n"

@@ -41,7 +41,7 @@ def read(stream: IO[bytes], rejects: Rejects, file: str, *, mesh: bool = False) 
 
     Args:
         stream: UTF-8 text, any line ends.
-        rejects: receives records that are not UTF-8 and lines without a tag.
+        rejects: receives records that are not UTF-8 or have no PMID, and lines without a tag.
         file: name for messages.
         mesh: also read MeSH headings.
 
@@ -93,6 +93,9 @@ def _read_record(
             values[-1] += f" {line.strip()}"
         elif line.strip():
             rejects.add(file, f"line {number}", "line without a tag", line.strip())
+    if not fields["PMID"][0]:
+        rejects.add(file, f"record at line {begun}", "citation without a PMID")
+        return
     yield _document({tag: [clean(value) for value in values] for tag, values in fields.items()}, mesh)
 
 
