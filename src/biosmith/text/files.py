@@ -186,6 +186,20 @@ class _Steady(io.RawIOBase):
         super().close()
 
 
+class WithoutMark:
+    """A stream without its byte order mark: an error to JSON parsers, and common in files made on Windows."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._begun = stream, False
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        if not self._begun and data:
+            self._begun = True
+            data = data.removeprefix(b"\xef\xbb\xbf") or self._stream.read(size)
+        return data
+
+
 class _Counted:
     """A stream that knows how many bytes were read from it."""
 

@@ -148,6 +148,13 @@ def test_pubmedqa_gives_question_and_labelled_sections(tmp_path: Path) -> None:
     assert document.infons == {"long_answer": "Yes, it does.", "final_decision": "yes"}
 
 
+@pytest.mark.parametrize(
+    "content", [squad("Aspirin helps."), json.dumps({"1": {"QUESTION": "Does it?", "CONTEXTS": ["It did."]}})]
+)
+def test_a_byte_order_mark_before_json_makes_no_difference(tmp_path: Path, content: str) -> None:
+    assert read_one(tmp_path, "x.json", f"\ufeff{content}") == read_one(tmp_path, "x.json", content)
+
+
 TABLES = [
     ('index\tsentence\tlabel\n0\tThe "gene is @GENE$.\t1\n', ["x-0"], {"label": "1"}),
     ("The gene is @GENE$.\t1\nAnother one here.\t0\n", ["x-1", "x-2"], {"label": "1"}),

@@ -62,6 +62,14 @@ def test_articles_one_after_another_are_read_and_those_of_another_form_set_aside
     assert [item["record"] for item in rejects.items] == ["B", "article 3", "C"]
 
 
+def test_the_time_is_linear_in_the_number_of_articles() -> None:
+    # 5,000 articles of 5 kB one after another: copying the rest of the text for each would take minutes.
+    one = json.dumps({"paper_id": "A", "body_text": [{"text": "word " * 1000}]})
+    assert (
+        sum(1 for _ in cord19.read(io.BytesIO(f"{one}\n ".encode() * 5_000), Rejects(), "x.jsonl")) == 5_000
+    )
+
+
 def test_lone_surrogates_and_control_characters_of_json_do_not_reach_the_text() -> None:
     article = {**ARTICLE, "body_text": [paragraph("a\x0bb\ud800c")]}
     text = parse(json.dumps(article))[0].passages[2].text

@@ -57,7 +57,7 @@ def read(stream: IO[bytes], rejects: Rejects, file: str, *, offset_unit: Unit = 
         offset_unit: what offsets and lengths count; "auto" finds it for each document by its mentions.
     """
     decoder = Decoder(rejects, file, offset_unit)
-    events = ijson.basic_parse(_WithoutMark(stream), multiple_values=True, use_float=True)
+    events = ijson.basic_parse(files.WithoutMark(stream), multiple_values=True, use_float=True)
     number = 0
     try:
         for collection, value in _documents(events):
@@ -151,17 +151,3 @@ def _describe(error: BaseException) -> str:
     text = error.args[0] if error.args else error
     text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
     return text.split("\n", 1)[0].strip() or type(error).__name__
-
-
-class _WithoutMark:
-    """A byte order mark before the JSON is an error to the parser, and common in files made on Windows."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self._begun = stream, False
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size)
-        if not self._begun and data:
-            self._begun = True
-            data = data.removeprefix(b"\xef\xbb\xbf") or self._stream.read(size)
-        return data

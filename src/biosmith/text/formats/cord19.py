@@ -44,8 +44,7 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     """
     text = stream.read().decode("utf-8-sig")
     decoder, position, number = json.JSONDecoder(), 0, 0
-    while text[position:].strip():
-        position += len(text[position:]) - len(text[position:].lstrip())
+    while (position := _after_space(text, position)) < len(text):
         number += 1
         try:
             article, position = decoder.raw_decode(text, position)
@@ -54,6 +53,12 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
         document = _read_article(article, number, rejects, file)
         if document is not None:
             yield document
+
+
+def _after_space(text: str, position: int) -> int:
+    while text[position : position + 1].isspace():
+        position += 1
+    return position
 
 
 def _read_article(article: Any, number: int, rejects: Rejects, file: str) -> Document | None:

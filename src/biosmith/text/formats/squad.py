@@ -17,6 +17,7 @@ import ijson
 
 from biosmith.errors import shorten
 from biosmith.rejects import Rejects
+from biosmith.text import files
 from biosmith.text.document import Document, Mention, Passage
 from biosmith.text.formats.mentions import place_mention
 from biosmith.text.formats.offsets import lay_out
@@ -39,7 +40,9 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     """Stream the paragraphs, one article in memory at a time; what is malformed goes to `rejects`."""
     number = 0
     try:
-        for number, article in enumerate(ijson.items(stream, "data.item", use_float=True), 1):
+        for number, article in enumerate(
+            ijson.items(files.WithoutMark(stream), "data.item", use_float=True), 1
+        ):
             title = str(article.get("title") or f"article-{number}")
             for index, paragraph in enumerate(article.get("paragraphs") or (), 1):
                 id = f"{title}-{index}"
