@@ -101,7 +101,7 @@ def children(source: XmlSource, file: str) -> Iterator[Element]:
         root = root if root is not None else _first(parser)
         if root is not None and len(root):
             cut = b"" if data else last  # at the end of the file, and not in the middle of a piece
-            has_ended = bool(data) and error.code == etree.ErrorTypes.ERR_DOCUMENT_END  # more after the root
+            has_ended = bool(data) and "Extra content" in (error.msg or "")  # after the root
             yield from _take(root, len(root) - (not (has_ended or _is_complete(root[-1], cut))))
         raise BadInput(file, f"broken XML: {_describe(error)}") from error
     if root is not None:
