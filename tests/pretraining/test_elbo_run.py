@@ -13,12 +13,21 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
+from biosmith.artefact import write_json
 from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.models.checkpoint import load_encoder
 from biosmith.models.vae_folder import load_vae
 from biosmith.pretraining.checkpoints import list_checkpoints
-from biosmith.pretraining.elbo_run import export_vae_run, pretrain_vae, read_vae_run
+from biosmith.pretraining.elbo_run import (
+    export_vae_run,
+    micro_batches,
+    pretrain_vae,
+    read_vae_run,
+    settle,
+)
 from biosmith.pretraining.metrics import read_metrics
+from biosmith.pretraining.run import Settings
+from biosmith.pretraining.sentences import SentenceStore
 from pretraining.vae_checks import make_store, tiny_recipe, write_tokenizer
 
 
@@ -211,3 +220,49 @@ def test_a_damaged_checkpoint_is_named(run: Path, sentences: Path, tmp_path: Pat
     file.write_bytes(file.read_bytes()[:-8])
     with pytest.raises(BadInput, match=r"model.safetensors: is damaged"):
         export_vae_run(other, tmp_path / "out")
+
+
+def test_what_a_call_leaves_open_is_that_of_the_run(run: Path, sentences: Path) -> None:
+    # A run that was begun on another kind of device had another precision and micro-batch chosen for it.
+    saved = read_vae_run(run)
+    settled = dataclasses.replace(
+        saved, precision="mixed", batch=dataclasses.replace(saved.batch, micro_batch_tokens=999)
+    )
+    write_json(run / "config.json", settled)
+    try:
+        recipe = tiny_recipe()
+        batch = dataclasses.replace(recipe.batch, micro_batch_tokens=None)
+        assert pretrain_vae(dataclasses.replace(recipe, batch=batch), sentences, run, resume=True).steps == 12
+    finally:
+        write_json(run / "config.json", saved)
+
+
+@pytest.mark.parametrize(
+    ("settings", "option"),
+    [
+        (Settings(parallel="fsdp"), "--parallel fsdp"),
+        (Settings(tensor_parallel=2), "--tensor-parallel"),
+        (Settings(activation_checkpointing=True), "--activation-checkpointing"),
+    ],
+)
+def test_options_without_meaning_are_refused(
+    sentences: Path, tmp_path: Path, settings: Settings, option: str
+) -> None:
+    with pytest.raises(UsageError, match=f"{option} is not for"):
+        pretrain_vae(tiny_recipe(), sentences, tmp_path / "run", settings=settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_devices_share_the_micro_batches_of_an_update_evenly_or_not_at_all(sentences: Path) -> None:
+    store, recipe = SentenceStore.open(sentences), tiny_recipe()
+    open_batch = dataclasses.replace(recipe.batch, sentences=200, length=16, micro_batch_tokens=None)
+    for devices in (1, 2, 3, 4):
+        settled = settle(
+            dataclasses.replace(recipe, batch=open_batch), store, None, None, torch.device("cpu"), devices
+        )
+        assert micro_batches(settled, store) % devices == 0
+    fixed = dataclasses.replace(open_batch, micro_batch_tokens=10**6)
+    with pytest.raises(
+        UsageError, match=r"is 1 micro-batches of 1,000,000 tokens, which 2 devices cannot share"
+    ):
+        settle(dataclasses.replace(recipe, batch=fixed), store, None, None, torch.device("cpu"), 2)

@@ -79,3 +79,30 @@ def test_tokens_of_another_vocabulary_are_refused_and_both_are_named(start: Path
     assert f"{tokens} was made with vocabulary 3f9a1c (90 pieces, cased)" in text
     assert f"{start} has" in text and f"Tokenize again with --vocab {start}" in text
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_not_resumed_with_another_model_to_start_from(start: Path, tmp_path: Path) -> None:
+    tokens = make_tokens(tmp_path / "tokens", load_vocabulary(start).mark)
+    pretrain(RECIPE, tokens, tmp_path / "run", init=start, settings=INLINE)
+    torch.manual_seed(1)
+    config = BertConfig(vocabulary_size=100, layers=2, width=24, heads=2, feed_forward=32, positions=128)
+    other = save_model(tmp_path / "other", PretrainingModel(config), tokenizer_from=start)
+    with pytest.raises(UsageError, match=f"begun with --init {start}, which is another model than {other}"):
+        pretrain(RECIPE, tokens, tmp_path / "run", init=other, resume=True, settings=INLINE)
+
+
+def test_a_run_keeps_no_vocabulary_but_that_of_its_tokens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The folder that the tokens name is there, but another vocabulary was trained into it meanwhile.
+    folder = tmp_path / "vocabulary"
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    tokens = make_tokens(tmp_path / "tokens", load_vocabulary(folder).mark)
+    replace(load_manifest(tokens, "tokens"), inputs=[{"path": str(folder), "kind": "folder"}]).save(tokens)
+    pretrain(RECIPE, tokens, tmp_path / "one", settings=INLINE)
+    assert (tmp_path / "one" / "tokenizer" / "vocab.txt").is_file()
+    (folder / "vocab.txt").write_text("\n".join([*WORDS[:5], *WORDS[:4:-1]]) + "\n", encoding="utf-8")
+    pretrain(RECIPE, tokens, tmp_path / "two", settings=INLINE)
+    assert not (tmp_path / "two" / "tokenizer").exists()
+    assert "name it again when the model is exported" in " ".join(capsys.readouterr().err.split())

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from biosmith.artefact import load_manifest
 from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.models.bert import BertConfig
+from biosmith.pretraining.checkpoints import RunState
 from biosmith.pretraining.config import (
     AdamW,
     Batch,
@@ -27,8 +29,11 @@ from biosmith.pretraining.config import (
     MaskedLanguageModel,
     Recipe,
 )
+from biosmith.pretraining.loading import Cursor
 from biosmith.pretraining.metrics import FILE, PlateauWatch, read_metrics, unigram_entropy
+from biosmith.pretraining.reporting import Reporter
 from biosmith.pretraining.run import Settings, pretrain
+from biosmith.pretraining.step import COUNTS, WINDOW_SIZE
 from biosmith.tokens.store import VocabularyMark, write_store
 from pretraining.conftest import write_random_store
 
@@ -312,3 +317,46 @@ def test_rates_in_the_log_are_measured_over_real_tokens(tokens: Path, tmp_path: 
     line = read_metrics(out)[-1]
     # 6 steps of 2 micro-batches of 512 tokens, a bit less as the last of each cannot be filled to the brim.
     assert 0.6 * 6 * 1024 < line["tokens"] <= 6 * 1024
+
+
+def test_a_call_that_cannot_work_leaves_no_run_behind(tokens: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(UsageError, match="leaves no room"):
+        pretrain(replace(TINY, batch=Batch(tokens=1024, length=4)), tokens, out, settings=INLINE)
+    with pytest.raises(UsageError, match="tracker 'paper' is unknown"):
+        pretrain(TINY, tokens, out, settings=replace(INLINE, track=("paper",)))
+    assert not out.exists()
+
+
+def test_a_micro_batch_of_nothing_but_a_separator_is_no_step(tmp_path: Path) -> None:
+    # 29 + 29 + 30 tokens and three separators are three sequences of 30 tokens, and one that has a separator only.
+    write_random_store(tmp_path / "tokens", [29, 29, 30])
+    batch = Batch(tokens=32, length=32, pack="stream", micro_batch_tokens=32)
+    recipe = replace(TINY, objectives=(MaskedLanguageModel(),), batch=batch, steps=8)
+    outcome = pretrain(recipe, tmp_path / "tokens", tmp_path / "run", settings=INLINE)
+    assert outcome.steps == 8 and outcome.skipped_steps == 0
+
+
+def test_the_speed_of_a_resumed_run_leaves_out_what_was_seen_before(tmp_path: Path) -> None:
+    window = torch.zeros(WINDOW_SIZE, dtype=torch.float64)
+    window[-len(COUNTS) + COUNTS.index("tokens")] = 10_000
+    state = RunState(4, Cursor(), tuple(window.tolist()), 0, PlateauWatch(7.0, 0, 24).state)
+    reporter = Reporter(TINY, tmp_path, 7.0, state)
+    window[-len(COUNTS) + COUNTS.index("tokens")] = 12_000
+    for step in (6, 9):
+        reporter.take(step, window, 0.5, 2.0, {})
+    reporter.write()
+    reporter.close()
+    assert [line["tokens_per_second"] for line in read_metrics(tmp_path)] == [1_000, 6_000]
+    assert reporter.speed.mean == 6_000
+
+
+def test_a_run_that_only_skipped_has_no_loss_to_tell(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from biosmith.pretraining.step import LossSums
+
+    whole = LossSums.forward
+    monkeypatch.setattr(LossSums, "forward", lambda self, *a: whole(self, *a) * math.nan)
+    outcome = pretrain(replace(TINY, steps=2), tokens, tmp_path / "run", settings=INLINE)
+    assert outcome.loss is None and outcome.skipped_steps == 2

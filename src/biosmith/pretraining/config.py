@@ -6,6 +6,7 @@ Each objective, optimizer and schedule carries its `kind`, so that a saved recip
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,6 +16,21 @@ from biosmith.models.bert import BertConfig
 from biosmith.models.electra import ElectraConfig
 from biosmith.models.families import ModelConfig
 from biosmith.pretraining import overrides
+
+
+def require_range(
+    owner: str, config: object, names: str, low: float, high: float = math.inf, *, open: bool = False
+) -> None:
+    """Raise `UsageError` unless fields of a configuration (names with spaces between) lie in [low, high], or between the
+    two where the range is `open`; a field that is None is left alone."""
+    for name in names.split():
+        value = getattr(config, name)
+        if value is None or (low < value < high if open else low <= value <= high):
+            continue
+        wanted = f"at least {low:g}" if high == math.inf else f"in [{low:g}, {high:g}]"
+        if open:
+            wanted = f"above {low:g}" + ("" if high == math.inf else f" and below {high:g}")
+        raise UsageError(f"{owner}{name} must be {wanted}, not {value}")
 
 
 @dataclass(frozen=True)
@@ -54,6 +70,10 @@ class MaskedLanguageModel:
     copies: int | None = None  # so many fixed maskings of the corpus, in turn; None masks every epoch anew
     weight: float = 1.0
 
+    def __post_init__(self) -> None:
+        require_range("mask ", self, "rate final_rate", 0, 1, open=True)
+        require_range("masked_language_model.", self, "rate_stages copies longest_ngram", 1)
+
     def rate_at(self, step: int, steps: int) -> float:
         """Mask rate of the update that follows `step` finished ones, in a run of `steps`."""
         if self.final_rate is None:
@@ -77,6 +97,9 @@ class NextSentencePrediction:
     kind: Literal["next_sentence_prediction"] = "next_sentence_prediction"
     random_probability: float = 0.5  # how often the second segment comes from another document
     weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_range("next_sentence_prediction.", self, "random_probability", 0, 1)
 
 
 @dataclass(frozen=True)
@@ -147,6 +170,9 @@ class AdamW:
     bias_correction: bool = False  # the original BERT code has none
     clip_norm: float = 1.0  # global gradient norm; 0 is off
 
+    def __post_init__(self) -> None:
+        _check_optimizer(self)
+
 
 @dataclass(frozen=True)
 class Lamb:
@@ -162,6 +188,9 @@ class Lamb:
     weight_decay: float = 0.01
     bias_correction: bool = False
     clip_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_optimizer(self)
 
 
 @dataclass(frozen=True)
@@ -179,9 +208,35 @@ class Muon:
     weight_decay: float = 0.1
     clip_norm: float = 1.0
 
+    def __post_init__(self) -> None:
+        _check_optimizer(self)
+
+
+def _check_optimizer(optimizer: AdamW | Lamb | Muon) -> None:
+    require_range("optimizer.", optimizer, "learning_rate", 0, open=True)
+    require_range("optimizer.", optimizer, "epsilon weight_decay clip_norm", 0)
+    if not all(0 <= beta < 1 for beta in optimizer.betas):
+        raise UsageError(f"optimizer.betas must be at least 0 and below 1, not {optimizer.betas}")
+
+
+class _WarmUp:
+    """What all schedules begin with: a linear warm-up over `warmup` of all steps, so that it follows when `steps` is
+    changed, or over `warmup_steps`."""
+
+    warmup: float
+    warmup_steps: int | None
+
+    def __post_init__(self) -> None:
+        require_range("schedule.", self, "warmup final", 0, 1)
+        require_range("schedule.", self, "warmup_steps", 0)
+
+    def warm_up_length(self, steps: int) -> int:
+        """Steps of warm-up in a run of `steps` steps."""
+        return round(self.warmup * steps) if self.warmup_steps is None else self.warmup_steps
+
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(_WarmUp):
     """Linear warm-up, then linear decay to `final` times the peak.
 
     With s of S steps done and a warm-up of W, the rate after the warm-up is peak * (1 - s / S) in the modes "replaces"
@@ -196,13 +251,9 @@ class Linear:
     mode: Literal["replaces", "multiplies", "triangle"] = "replaces"
     final: float = 0.0
 
-    def warm_up_length(self, steps: int) -> int:
-        """Steps of warm-up in a run of `steps` steps."""
-        return round(self.warmup * steps) if self.warmup_steps is None else self.warmup_steps
-
 
 @dataclass(frozen=True)
-class Polynomial:
+class Polynomial(_WarmUp):
     """Linear warm-up to the peak, then (1 - done) ** `power` of it, down to `final` times the peak."""
 
     kind: Literal["polynomial"] = "polynomial"
@@ -211,13 +262,9 @@ class Polynomial:
     warmup_steps: int | None = None
     final: float = 0.0
 
-    def warm_up_length(self, steps: int) -> int:
-        """Steps of warm-up in a run of `steps` steps."""
-        return round(self.warmup * steps) if self.warmup_steps is None else self.warmup_steps
-
 
 @dataclass(frozen=True)
-class WarmupStableDecay:
+class WarmupStableDecay(_WarmUp):
     """Linear warm-up, the peak for most of the run, then a short decay to `final` times the peak.
 
     A run can be lengthened without having wasted its decay (Hu et al., 2024, MiniCPM). `shape` of the decay: "linear",
@@ -231,9 +278,9 @@ class WarmupStableDecay:
     shape: Literal["linear", "sqrt"] = "sqrt"
     final: float = 0.0
 
-    def warm_up_length(self, steps: int) -> int:
-        """Steps of warm-up in a run of `steps` steps."""
-        return round(self.warmup * steps) if self.warmup_steps is None else self.warmup_steps
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_range("schedule.", self, "decay", 0, 1)
 
 
 Optimizer = AdamW | Lamb | Muon
@@ -253,6 +300,9 @@ class LengthPhase:
     # How often an epoch of this phase goes over each token store; 0 leaves one out, for a corpus that comes later.
     # Without any, the batch's weights hold here too.
     weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        require_range("batch.phases: ", self, "until", 0, 1)
 
     def tokens(self, batch: Batch) -> int:
         """Tokens of a step in this phase."""
@@ -276,6 +326,13 @@ class Batch:
     # about pairs (ELECTRA's code: 0.9).
     second_segment_probability: float = 0.0
 
+    def __post_init__(self) -> None:
+        require_range("batch.", self, "tokens length micro_batch_tokens", 1)
+        require_range("batch.", self, "short_sequence_probability second_segment_probability", 0, 1)
+        ends = [phase.until for phase in self.phases]
+        if ends != sorted(ends):
+            raise UsageError(f"batch.phases must end one after the other, not at {ends}")
+
     @property
     def sequences(self) -> int:
         """Sequences of full length that make one step."""
@@ -289,6 +346,10 @@ class Evaluation:
     every: int = 1_000  # steps; 0 is only at the end
     documents: int = 1_000  # held out of training, at most a tenth of the corpus
     mask_rate: float = 0.15
+
+    def __post_init__(self) -> None:
+        require_range("evaluation.", self, "every documents", 0)
+        require_range("evaluation.", self, "mask_rate", 0, 1, open=True)
 
 
 @dataclass(frozen=True)
@@ -321,16 +382,13 @@ class Recipe:
     citations: Mapping[str, str] = field(default_factory=dict)  # field path -> place in the paper, or reason
 
     def __post_init__(self) -> None:
-        for name in ("steps", "log_every", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
+        require_range("", self, "steps log_every checkpoint_every", 1)
+        require_range("", self, "keep_checkpoints", 0)
         longest = max([self.batch.length, *(phase.length for phase in self.batch.phases)])
         if longest > self.model.positions:
             raise UsageError(
                 f"batch.length {longest} is longer than the model's {self.model.positions} positions"
             )
-        if self.batch.tokens < 1:
-            raise UsageError(f"batch.tokens must be at least 1, not {self.batch.tokens}")
         if len([o for o in self.objectives if o.kind in PAIR_OBJECTIVES]) > 1:
             raise UsageError(f"only one of {' and '.join(PAIR_OBJECTIVES)} can be an objective")
         detection = self.objective("replaced_token_detection")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from biosmith.errors import UsageError
 from biosmith.models.vae import VaeConfig
 from biosmith.pretraining import overrides
-from biosmith.pretraining.config import AdamW, CorpusFilter, Linear, Profile, Schedule
+from biosmith.pretraining.config import AdamW, CorpusFilter, Linear, Profile, Schedule, require_range
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,9 @@ class EvidenceLowerBound:
     free_bits_form: Literal["threshold", "floor"] = "threshold"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.beta <= 1:
-            raise UsageError(f"objective.beta must lie in [0, 1], not {self.beta}")
-        if self.free_bits < 0:
-            raise UsageError(f"objective.free_bits must be at least 0, not {self.free_bits}")
-        if self.cycles < 1:
-            raise UsageError(f"objective.cycles must be at least 1, not {self.cycles}")
+        require_range("objective.", self, "beta", 0, 1)
+        require_range("objective.", self, "free_bits", 0)
+        require_range("objective.", self, "cycles", 1)
         if min(self.ratio_zero, self.ratio_increase) < 0 or self.ratio_zero + self.ratio_increase > 1:
             raise UsageError(
                 "objective.ratio_zero and objective.ratio_increase are shares of a cycle and at most 1 together, not "
@@ -69,6 +66,9 @@ class SentenceBatch:
     length: int = 128  # longest sentence in either vocabulary, special tokens included
     micro_batch_tokens: int | None = None  # decoder tokens of a micro-batch; None lets the loop choose
 
+    def __post_init__(self) -> None:
+        require_range("batch.", self, "sentences length micro_batch_tokens", 1)
+
     @property
     def tokens(self) -> int:
         """Decoder tokens of an update if all sentences were of full length."""
@@ -84,6 +84,10 @@ class SentenceEvaluation:
     sentences: int = 1_000  # scored at most
     samples: int = 1  # of the importance-weighted bound while training; OPTIMUS reports 100 at the end
     final_samples: int = 20
+
+    def __post_init__(self) -> None:
+        require_range("evaluation.", self, "every documents", 0)
+        require_range("evaluation.", self, "sentences samples final_samples", 1)
 
 
 @dataclass(frozen=True)
@@ -113,9 +117,8 @@ class VaeRecipe:
     citations: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "log_every", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
+        require_range("", self, "steps log_every checkpoint_every", 1)
+        require_range("", self, "keep_checkpoints", 0)
         for side, positions in (
             ("encoder", self.model.encoder.positions),
             ("decoder", self.model.decoder.positions - 1),
@@ -124,8 +127,6 @@ class VaeRecipe:
                 raise UsageError(
                     f"batch.length {self.batch.length} is longer than the {positions} positions of the {side}"
                 )
-        if self.batch.sentences < 1:
-            raise UsageError(f"batch.sentences must be at least 1, not {self.batch.sentences}")
 
 
 SHORT_OVERRIDES = {

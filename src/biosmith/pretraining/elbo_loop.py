@@ -26,16 +26,16 @@ from biosmith.pretraining.elbo import ElboTrainer, ElboWindow
 from biosmith.pretraining.elbo_config import VaeRecipe
 from biosmith.pretraining.elbo_run import VaeOutcome, micro_batches
 from biosmith.pretraining.loading import Cursor, Loaded, load, requests
-from biosmith.pretraining.loop import StopRequest
+from biosmith.pretraining.loop import StopRequest, set_up, show_progress
 from biosmith.pretraining.metrics import PICTURE, MetricsLog
 from biosmith.pretraining.parallel import Devices, Vote
-from biosmith.pretraining.reporting import MOST_SKIPPED, Stopwatch
+from biosmith.pretraining.reporting import MOST_SKIPPED, Speed, Stopwatch
 from biosmith.pretraining.run import Settings
 from biosmith.pretraining.schedules import learning_rate
 from biosmith.pretraining.sentence_batches import SentenceBatchMaker, split_documents
 from biosmith.pretraining.sentences import READING, WRITING, SentenceStore
 from biosmith.pretraining.tracking import find_trackers
-from biosmith.progress import progress, say
+from biosmith.progress import say
 from biosmith.randomness import derive_key
 
 
@@ -56,7 +56,7 @@ def train(
     """
     run = _Run(recipe, store, out, model, settings, devices)
     try:
-        with StopRequest(devices.first) as stop, progress("Training", recipe.steps, "steps") as advance:
+        with StopRequest(devices.first) as stop, show_progress("Training", devices, recipe.steps) as advance:
             run.go(stop, advance)
             return run.outcome()
     except torch.cuda.OutOfMemoryError as error:
@@ -83,8 +83,7 @@ class _Run:
     ) -> None:
         self.recipe, self.store, self.out, self.settings, self.devices = recipe, store, out, settings, devices
         self.device = devices.device
-        if self.device.type == "cuda":
-            torch.set_float32_matmul_precision("high")
+        set_up(self.device, settings)
         compile = settings.compile or ("default" if self.device.type == "cuda" else "off")
         self.trainer = ElboTrainer(model, recipe, recipe.precision, devices, compile)
         training, self.held_out = split_documents(store, recipe.evaluation.documents, recipe.seed)
@@ -99,17 +98,18 @@ class _Run:
         )
         self.per_step = micro_batches(recipe, store)
         self.step, self.cursor, self.sentences, self.tokens, self.warned = 0, Cursor(), 0, 0, False
-        checkpoints = list_checkpoints(out)
+        checkpoints, before = list_checkpoints(out), ElboWindow(*[0.0] * len(ElboWindow._fields))
         if checkpoints:
             state = load_checkpoint(checkpoints[-1], model, self.trainer.optimizers)
             self.step, self.cursor, self.tokens = state.step, state.cursor, state.tokens
             self.sentences, self.warned = int(state.watch["sentences"]), bool(state.watch["warned"])
             self.trainer.window.copy_(torch.tensor(state.window, dtype=torch.float64))
+            before = ElboWindow(*state.window)
+        self.speed, self.sentence_speed = Speed(before.tokens), Speed(before.sentences)
         self.log = MetricsLog(out if devices.first else None, self.step)
         made = find_trackers(settings.track) if devices.first else []
         self.trackers = [make(out, cast(Any, recipe), self.step) for make in made]
         self.watch = Stopwatch(self.device)
-        self._since_log = 0
 
     def go(self, stop: StopRequest, advance: Callable[[int], None]) -> None:
         """Train to the end, or until asked to stop."""
@@ -120,11 +120,10 @@ class _Run:
         loader, vote, stops = self._load(), Vote(self.devices), False
         self.watch.start()
         while self.step < recipe.steps and not stops:
-            loaded = list(itertools.islice(loader, self.per_step // self.devices.size or 1))
+            loaded = list(itertools.islice(loader, self.per_step // self.devices.size))
             self.trainer.step(self.step, loaded)
             self.step, self.cursor = self.step + 1, loaded[-1].after
-            self.watch.step_done(sum(item.counts.tokens for item in loaded))
-            self._since_log += 1
+            self.watch.step_done()
             ends = self.step == recipe.steps
             evaluates = self._is_due(recipe.evaluation.every) or ends
             if self._is_due(recipe.log_every) or evaluates:
@@ -195,7 +194,6 @@ class _Run:
         self.tokens += int(window.tokens)
         self.sentences += int(window.sentences)
         line = self._line(window, seconds) | (_scored(scores, self.recipe) if scores else {})
-        self._since_log = 0
         if not self.devices.first:
             return
         self.log.add(line)
@@ -223,8 +221,8 @@ class _Run:
                 recipe.schedule, recipe.optimizer.learning_rate, last, recipe.steps
             ),
             "gradient_norm": window.gradient_norm,
-            "sentences_per_second": round(window.sentences / max(seconds, 1e-9), 1),
-            "tokens_per_second": round(window.tokens / max(seconds, 1e-9), 1),
+            "sentences_per_second": round(self.sentence_speed.lap(window.sentences, seconds), 1),
+            "tokens_per_second": round(self.speed.lap(window.tokens, seconds), 1),
             "sentences": self.sentences,
             "tokens": self.tokens,
             "epoch": round(
@@ -259,8 +257,9 @@ class _Run:
 
     def outcome(self) -> VaeOutcome:
         """What the run has come to."""
-        active, size = self._last("active_units"), self.recipe.model.latent_size
-        information = self._last("mutual_information")
+        last = self.log.last
+        active, size = last("active_units"), self.recipe.model.latent_size
+        information = last("mutual_information")
         collapsed = (
             active is not None
             and self.recipe.objective.beta > 0
@@ -270,22 +269,19 @@ class _Run:
             steps=self.step,
             sentences=self.sentences,
             tokens=self.tokens,
-            sentences_per_second=self._last("sentences_per_second"),
-            tokens_per_second=self.watch.tokens_per_second or self._last("tokens_per_second"),
-            loss=self._last("loss"),
-            eval_loss=self._last("eval_loss"),
-            reconstruction=self._last("eval_reconstruction"),
-            kl=self._last("eval_kl"),
+            sentences_per_second=self.sentence_speed.mean or last("sentences_per_second"),
+            tokens_per_second=self.speed.mean or last("tokens_per_second"),
+            loss=last("loss"),
+            eval_loss=last("eval_loss"),
+            reconstruction=last("eval_reconstruction"),
+            kl=last("eval_kl"),
             active_units=active,
             mutual_information=information,
             collapsed=collapsed,
             stopped=self.step < self.recipe.steps,
-            skipped_steps=self._last("skipped_steps") or 0,
+            skipped_steps=last("skipped_steps") or 0,
             parameters=self._parameters(),
         )
-
-    def _last(self, key: str) -> Any:
-        return next((line[key] for line in reversed(self.log.lines) if line.get(key) is not None), None)
 
     def close(self) -> None:
         """Close the log and the trackers."""

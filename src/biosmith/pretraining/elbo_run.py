@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from safetensors.torch import load_file
 
 from biosmith.artefact import (
     Manifest,
-    describe_files,
     describe_input,
     load_manifest,
     require_new_folder,
@@ -36,10 +35,12 @@ from biosmith.models.vae_folder import encode_texts, load_tokenizer, save_vae, v
 from biosmith.pretraining.checkpoints import MODEL, list_checkpoints, read_state
 from biosmith.pretraining.elbo_config import VaeRecipe, vae_recipe_from_plain
 from biosmith.pretraining.exporting import Export, find_checkpoint
-from biosmith.pretraining.parallel import joined
-from biosmith.pretraining.preparing import choose_device
-from biosmith.pretraining.run import CONFIG, TOKENIZER, Settings
+from biosmith.pretraining.parallel import Devices, joined
+from biosmith.pretraining.preparing import choose_device, require_same_recipe
+from biosmith.pretraining.run import CONFIG, TOKENIZER, Settings, finish, is_begun
+from biosmith.pretraining.run import read_config as read_run_config
 from biosmith.pretraining.sentences import READING, SIDES, WRITING, SentenceStore
+from biosmith.pretraining.tracking import find_trackers
 from biosmith.progress import say
 from biosmith.randomness import derive_key
 
@@ -110,20 +111,28 @@ def pretrain_vae(
     from biosmith.pretraining.elbo_loop import train
 
     settings = settings or Settings()
-    with joined(choose_device(settings.device), settings.parallel) as devices:
+    for option, value in (
+        ("--parallel fsdp", settings.parallel != "ddp"),
+        ("--tensor-parallel", settings.tensor_parallel != 1),
+        ("--activation-checkpointing", settings.activation_checkpointing),
+    ):
+        if value:
+            raise UsageError(
+                f"{option} is not for {recipe.name}: each device has a whole latent-variable model"
+            )
+    find_trackers(settings.track)  # an unknown one is named before anything is written
+    with joined(choose_device(settings.device)) as devices:
         store = SentenceStore.open(sentences)
         if devices.first:
-            _prepare(recipe, store, out, init, init_decoder, resume, devices.device)
+            _prepare(recipe, store, out, init, init_decoder, resume, devices)
         devices.wait()
         recipe = read_vae_run(out)
+        _require_shareable(recipe, store, devices.size)
         fresh = not list_checkpoints(out)
         model = make_model(recipe, init if fresh else None, init_decoder if fresh else None)
         outcome = train(recipe, store, out, model.to(devices.device), settings, devices)
         if devices.first:
-            manifest = load_manifest(out, "run")
-            names = [name for name in (CONFIG, "metrics.jsonl", "loss.png") if (out / name).is_file()]
-            counts = {**manifest.counts, **to_plain(outcome)}
-            dataclasses.replace(manifest, files=describe_files(out, names), counts=counts).save(out)
+            finish(out, outcome)
         return outcome
 
 
@@ -134,21 +143,16 @@ def _prepare(
     init: Path | None,
     init_decoder: Path | None,
     resume: bool,
-    device: torch.device,
+    devices: Devices,
 ) -> None:
     """Check the call, and make the run's folder if it is a new one."""
-    begun = resume and (out / CONFIG).is_file()
-    if not begun:
-        if resume and out.is_dir() and any(out.iterdir()):
-            raise UsageError(
-                f"{out} holds no run to resume (it has no {CONFIG}); choose another --out, or remove it"
-            )
-        if not resume:
-            require_new_folder(out)
-    settled = settle(recipe, store, init, init_decoder, device)
+    begun = is_begun(out, resume)
+    settled = settle(recipe, store, init, init_decoder, devices.device, devices.size)
     inputs = [describe_input(path) for path in (store.folder, init, init_decoder) if path is not None]
     if begun:
-        _require_same(settled, inputs, out)
+        # What the call leaves open is that of the run, wherever it goes on.
+        wanted = dataclasses.replace(settled, batch=recipe.batch, precision=recipe.precision)
+        _require_same(wanted, inputs, out)
         return
     out.mkdir(parents=True, exist_ok=True)
     for side in SIDES:
@@ -165,8 +169,21 @@ def settle(
     init: Path | None,
     init_decoder: Path | None,
     device: torch.device,
+    devices: int = 1,
 ) -> VaeRecipe:
-    """The recipe with what it leaves open decided: architectures, vocabulary sizes, micro-batch, precision."""
+    """The recipe with what it leaves open decided: architectures, vocabulary sizes, micro-batch, precision.
+
+    Args:
+        recipe: with its overrides.
+        store: the sentences.
+        init, init_decoder: folders that encoder and decoder start from.
+        device: of one process.
+        devices: how many there are, which share the micro-batches of an update.
+
+    Raises:
+        UsageError: they cannot share them evenly.
+        BadInput, BiosmithError: a folder does not fit.
+    """
     model, fast = recipe.model, recipe.profile == "fast"
     encoder, decoder = model.encoder, model.decoder
     if init is not None:
@@ -193,18 +210,27 @@ def settle(
     batch = recipe.batch
     if batch.micro_batch_tokens is None:
         most = CPU_MICRO_BATCH if device.type == "cpu" else CUDA_MICRO_BATCH
-        a_sentence = float(store.lengths(WRITING).mean()) + 1
-        wanted = int(batch.sentences * a_sentence)
-        batch = dataclasses.replace(batch, micro_batch_tokens=max(batch.length, min(most, wanted)))
+        wanted = batch.sentences * (float(store.lengths(WRITING).mean()) + 1)
+        if devices > 1:
+            wanted /= devices * math.ceil(wanted / devices / most)
+        batch = dataclasses.replace(batch, micro_batch_tokens=max(batch.length, min(most, int(wanted))))
     precision = recipe.precision
     if precision == "auto":
         precision = "float32" if device.type == "cpu" else "bfloat16" if fast else "mixed"
-    return dataclasses.replace(
-        recipe,
-        model=dataclasses.replace(model, encoder=encoder, decoder=decoder),
-        batch=batch,
-        precision=precision,
-    )
+    model = dataclasses.replace(model, encoder=encoder, decoder=decoder)
+    recipe = dataclasses.replace(recipe, model=model, batch=batch, precision=precision)
+    _require_shareable(recipe, store, devices)
+    return recipe
+
+
+def _require_shareable(recipe: VaeRecipe, store: SentenceStore, devices: int) -> None:
+    count = micro_batches(recipe, store)
+    if count % devices:
+        raise UsageError(
+            f"an update of {recipe.batch.sentences:,} sentences is {count} micro-batches of "
+            f"{recipe.batch.micro_batch_tokens:,} tokens, which {devices} devices cannot share evenly; begin the run "
+            "with another batch.micro_batch_tokens or batch.sentences"
+        )
 
 
 def micro_batches(recipe: VaeRecipe, store: SentenceStore) -> int:
@@ -260,51 +286,17 @@ def _fill_decoder(decoder: Decoder, given: Decoder, folder: Path) -> None:
 
 
 def read_vae_run(out: Path) -> VaeRecipe:
-    """The settled recipe of a run folder.
-
-    Raises:
-        UsageError: the folder is no run of a latent-variable model.
-        BadInput: its `config.json` is not readable.
-    """
-    path = out / CONFIG
-    if not path.is_file():
-        raise UsageError(f"{out} is not a run folder: it has no {CONFIG}")
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(path, f"is not JSON: {error}") from error
-    return vae_recipe_from_plain(data, str(path))
+    """The settled recipe of a run folder. Raises as `run.read_config`, or `UsageError` where a field does not fit."""
+    return vae_recipe_from_plain(read_run_config(out), str(out / CONFIG))
 
 
 def _require_same(wanted: VaeRecipe, inputs: list[dict[str, Any]], out: Path) -> None:
     """Raise `UsageError` unless a run was begun with this recipe and these inputs."""
-    one, other = to_plain(wanted), to_plain(read_vae_run(out))
-    differing = sorted(
-        key
-        for key, value in _flat(one).items()
-        if _flat(other).get(key) != value and not key.startswith("citations") and key not in _FREE
-    )
-    if differing:
-        shown = ", ".join(
-            f"{k} (the run has {_flat(other).get(k)}, the call {_flat(one)[k]})" for k in differing
-        )
-        raise UsageError(f"{out} was begun with another recipe: {shown}")
-    begun = [item.get("digest") for item in load_manifest(out, "run").inputs]
-    if begun != [item.get("digest") for item in inputs]:
-        shown = ", ".join(str(item["path"]) for item in load_manifest(out, "run").inputs)
-        raise UsageError(
-            f"{out} was begun from {shown}, not from {', '.join(str(i['path']) for i in inputs)}"
-        )
-
-
-# What may differ between the calls of one run.
-_FREE = ("checkpoint_every", "keep_checkpoints", "log_every")
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    if isinstance(value, Mapping):
-        return {k: v for key, item in value.items() for k, v in _flat(item, f"{prefix}{key}.").items()}
-    return {prefix.rstrip("."): value}
+    require_same_recipe(wanted, read_vae_run(out), out)
+    begun = load_manifest(out, "run").inputs
+    if [item.get("digest") for item in begun] != [item.get("digest") for item in inputs]:
+        one, other = (", ".join(str(item["path"]) for item in items) for items in (begun, inputs))
+        raise UsageError(f"{out} was begun from {one}, not from {other}")
 
 
 def export_vae_run(run: Path, out: Path, *, step: int | None = None) -> Export:

@@ -59,7 +59,10 @@ def train(
     """
     run = _Run(recipe, store, out, model, settings, devices)
     try:
-        with StopRequest(devices.first) as stop, _progress(devices, recipe.steps) as advance:
+        with (
+            StopRequest(devices.first) as stop,
+            show_progress("Pretraining", devices, recipe.steps) as advance,
+        ):
             run.go(stop, advance)
             return run.outcome()
     except torch.cuda.OutOfMemoryError as error:
@@ -86,7 +89,7 @@ class _Run:
     ) -> None:
         self.recipe, self.out, self.settings, self.devices = recipe, out, settings, devices
         self.device = devices.device
-        _set_up(self.device, settings)
+        set_up(self.device, settings)
         compile = settings.compile or ("default" if self.device.type == "cuda" else "off")
         self.trainer = Trainer(
             model, recipe, recipe.precision, devices, compile, settings.activation_checkpointing
@@ -95,18 +98,13 @@ class _Run:
         self.held_out = make_evaluation_maker(recipe, store, self.makers[-1])
         entropy = unigram_entropy(store)
         self.step, self.cursor = 0, Cursor()
-        trackers = find_trackers(settings.track)
-        checkpoints = list_checkpoints(out)
+        state, checkpoints = None, list_checkpoints(out)
         if checkpoints:
             state = load_checkpoint(checkpoints[-1], model, self.trainer.optimizers)
             self.step, self.cursor = state.step, state.cursor
             self.trainer.window.copy_(torch.tensor(state.window, dtype=torch.float64))
-            self.reporter = Reporter(
-                recipe, out, entropy, state.step, state.tokens, not devices.first, trackers
-            )
-            self.reporter.watch.state = dict(state.watch)
-        else:
-            self.reporter = Reporter(recipe, out, entropy, quiet=not devices.first, trackers=trackers)
+        trackers = find_trackers(settings.track)
+        self.reporter = Reporter(recipe, out, entropy, state, not devices.first, trackers)
         self.watch = Stopwatch(self.device)
 
     def go(self, stop: StopRequest, advance: Callable[[int], None]) -> None:
@@ -121,7 +119,7 @@ class _Run:
             loaded = list(itertools.islice(loader, per_step // self.devices.replicas))
             self.trainer.step(self.step, loaded)
             self.step, self.cursor = self.step + 1, loaded[-1].after
-            self.watch.step_done(sum(item.counts.tokens for item in loaded))
+            self.watch.step_done()
             ends = self.step == recipe.steps
             evaluates = self._is_due(recipe.evaluation.every) or ends
             if self._is_due(recipe.log_every) or evaluates:
@@ -201,11 +199,11 @@ class _Run:
 
     def outcome(self) -> Outcome:
         """What the run has come to."""
-        last = self.reporter.last
+        last = self.reporter.log.last
         return Outcome(
             steps=self.step,
             tokens=self.reporter.tokens,
-            tokens_per_second=self.watch.tokens_per_second or last("tokens_per_second"),
+            tokens_per_second=self.reporter.speed.mean or last("tokens_per_second"),
             loss=last("loss"),
             eval_loss=last("eval_loss"),
             stopped=self.step < self.recipe.steps,
@@ -214,13 +212,15 @@ class _Run:
         )
 
 
-def _progress(devices: Devices, steps: int) -> AbstractContextManager[Callable[[int], None]]:
+def show_progress(what: str, devices: Devices, steps: int) -> AbstractContextManager[Callable[[int], None]]:
+    """A bar of the steps, on one process."""
     if devices.first:
-        return progress("Pretraining", steps, "steps")
+        return progress(what, steps, "steps")
     return contextlib.nullcontext(lambda done: None)
 
 
-def _set_up(device: torch.device, settings: Settings) -> None:
+def set_up(device: torch.device, settings: Settings) -> None:
+    """Set torch's precision of products and its choice of algorithms."""
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
     if settings.deterministic:

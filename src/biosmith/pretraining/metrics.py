@@ -31,26 +31,27 @@ class MetricsLog:
         if run is not None:
             self.lines = [line for line in read_metrics(run) if line["step"] <= after]
             with write_by_rename(run / FILE) as temporary:
-                temporary.write_text("".join(_as_line(line) for line in self.lines), encoding="utf-8")
+                text = "".join(json.dumps(line) + "\n" for line in self.lines)
+                temporary.write_text(text, encoding="utf-8")
             self._stream = (run / FILE).open("a", encoding="utf-8")
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Append a line. It is with the operating system when this returns, so a killed process loses none."""
-        self.lines.append(dict(line))
+        # JSON knows no NaN; a loss that is none is null.
+        plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in line.items()}
+        self.lines.append(plain)
         if self._stream is not None:
-            self._stream.write(_as_line(line))
+            self._stream.write(json.dumps(plain) + "\n")
             self._stream.flush()
+
+    def last(self, key: str) -> Any:
+        """The newest value of a key, None if no line has one."""
+        return next((line[key] for line in reversed(self.lines) if line.get(key) is not None), None)
 
     def close(self) -> None:
         """Close the file."""
         if self._stream is not None:
             self._stream.close()
-
-
-def _as_line(line: Mapping[str, Any]) -> str:
-    # JSON knows no NaN; a loss that is none is null.
-    plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in line.items()}
-    return json.dumps(plain) + "\n"
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:

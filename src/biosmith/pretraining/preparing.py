@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -232,15 +233,15 @@ def _order_rules(recipe: Recipe) -> OrderRules | None:
     return OrderRules(None, second, "middle") if second else None
 
 
-def differing_keys(wanted: Recipe, saved: Recipe) -> list[str]:
-    """Paths of the values that differ between a recipe and the one a run was begun with.
+def require_same_recipe(wanted: object, saved: object, out: Path) -> None:
+    """Raise `UsageError` that names the values which differ between a recipe and the one a run was begun with.
 
     What the wanted recipe leaves open (micro-batch, precision, size and padding id of the vocabulary) is taken from the
     saved one and does not differ.
     """
     one, other = _flat(to_plain(wanted)), _flat(to_plain(saved))
     is_open = {"batch.micro_batch_tokens": None, "precision": "auto"}
-    return sorted(
+    differing = sorted(
         key
         for key in one.keys() | other.keys()
         if one.get(key) != other.get(key)
@@ -248,6 +249,9 @@ def differing_keys(wanted: Recipe, saved: Recipe) -> list[str]:
         and key not in ("model.vocabulary_size", "model.pad_id")
         and not (key in is_open and one.get(key) == is_open[key])
     )
+    if differing:
+        shown = (f"{key} (the run has {other.get(key)}, the call {one.get(key)})" for key in differing)
+        raise UsageError(f"{out} was begun with another recipe: {', '.join(shown)}")
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:

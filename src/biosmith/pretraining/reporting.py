@@ -15,6 +15,7 @@ from torch import Tensor
 
 from biosmith.errors import BiosmithError
 from biosmith.pretraining.batches import Counts
+from biosmith.pretraining.checkpoints import RunState
 from biosmith.pretraining.config import Recipe
 from biosmith.pretraining.metrics import MetricsLog, PlateauWatch, draw_loss
 from biosmith.pretraining.schedules import learning_rate
@@ -50,7 +51,7 @@ class Reporter:
         recipe: of the run.
         out: the run's folder.
         entropy: unigram entropy of the corpus, nats.
-        step, tokens: where the run stands.
+        state: where a resumed run stands; None at its beginning.
         quiet: write and say nothing (another process does).
         trackers: what makes the trackers that get every line too.
     """
@@ -60,15 +61,18 @@ class Reporter:
         recipe: Recipe,
         out: Path,
         entropy: float,
-        step: int = 0,
-        tokens: int = 0,
+        state: RunState | None = None,
         quiet: bool = False,
         trackers: Sequence[Callable[[Path, Recipe, int], Tracker]] = (),
     ) -> None:
-        self.recipe, self.out, self.entropy, self.tokens, self.quiet = recipe, out, entropy, tokens, quiet
+        self.recipe, self.out, self.entropy, self.quiet = recipe, out, entropy, quiet
+        step, self.tokens = (0, 0) if state is None else (state.step, state.tokens)
+        self.speed = Speed(0 if state is None else read_window(state.window)[1].tokens)
         self.trackers = [] if quiet else [make(out, recipe, step) for make in trackers]
         self.log = MetricsLog(None if quiet else out, step)
         self.watch = PlateauWatch(entropy, recipe.schedule.warm_up_length(recipe.steps), recipe.steps)
+        if state is not None:
+            self.watch.state = dict(state.watch)
         self._logged_step = self.log.lines[-1]["step"] if self.log.lines else 0
         self._waiting: deque[_Taken] = deque()
 
@@ -144,7 +148,7 @@ class Reporter:
             **{key: value for key, (_, value) in parts.items()},
             "learning_rate": learning_rate(recipe.schedule, peak, taken.step - 1, recipe.steps),
             "gradient_norm": window.gradient_norm,
-            "tokens_per_second": round(counts.tokens / max(taken.seconds, 1e-9), 1),
+            "tokens_per_second": round(self.speed.lap(counts.tokens, taken.seconds), 1),
             "tokens": self.tokens,
             "epoch": taken.epoch,
             "mask_rate": counts.hidden / max(1, counts.maskable),
@@ -177,10 +181,6 @@ class Reporter:
         """Draw `loss.png` as it stands."""
         draw_loss(self.out, self.log.lines, self.entropy, self.out.name)
 
-    def last(self, key: str) -> Any:
-        """The newest value of a key, None if no line has one."""
-        return next((line[key] for line in reversed(self.log.lines) if line.get(key) is not None), None)
-
 
 def _shown(line: Mapping[str, Any], steps: int) -> str:
     text = f"step {line['step']:,}/{steps:,}  loss {line['loss']:.4f}"
@@ -189,15 +189,37 @@ def _shown(line: Mapping[str, Any], steps: int) -> str:
     return f"{text}  learning rate {line['learning_rate']:.2e}  {line['tokens_per_second']:,.0f} tokens/s"
 
 
+class Speed:
+    """How much is seen a second, by all devices together.
+
+    Args:
+        before: what of the first log window was seen before a run was resumed, in time that is not measured.
+    """
+
+    def __init__(self, before: float = 0) -> None:
+        self._before = before
+        self._laps: list[tuple[float, float]] = []
+
+    def lap(self, amount: float, seconds: float) -> float:
+        """Take a log window, and give its speed."""
+        self._laps.append((amount - self._before, max(seconds, 1e-9)))
+        self._before = 0
+        return self._laps[-1][0] / self._laps[-1][1]
+
+    @property
+    def mean(self) -> float | None:
+        """Over all windows but the first, in which everything warms up; over that if there is no other."""
+        laps = self._laps[1:] or self._laps
+        return sum(amount for amount, _ in laps) / sum(s for _, s in laps) if laps else None
+
+
 class Stopwatch:
     """Time spent training, without evaluations and checkpoints; keeps the host close to the device."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._since = time.perf_counter()
-        self._laps: list[tuple[int, float]] = []
         self._events: deque[torch.cuda.Event] = deque()
-        self._tokens = 0
 
     def start(self) -> None:
         """Begin to measure."""
@@ -210,9 +232,8 @@ class Stopwatch:
         yield
         self._since += time.perf_counter() - began
 
-    def step_done(self, tokens: int) -> None:
+    def step_done(self) -> None:
         """A step has been handed to the device; wait for the one before the last, which costs the device nothing."""
-        self._tokens += tokens
         if self.device.type == "cuda":
             event = torch.cuda.Event()
             event.record()
@@ -224,13 +245,4 @@ class Stopwatch:
         """Seconds since the last lap, or `start`."""
         now = time.perf_counter()
         seconds, self._since = now - self._since, now
-        self._laps.append((self._tokens, seconds))
-        self._tokens = 0
         return seconds
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        """Over all laps but the first, in which everything warms up; over that if there is no other."""
-        laps = self._laps[1:] or self._laps
-        seconds = sum(s for _, s in laps)
-        return sum(tokens for tokens, _ in laps) / seconds if seconds else None

@@ -6,6 +6,7 @@ vocabulary's files, for the export) and `manifest.json`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -35,11 +36,19 @@ from biosmith.pretraining.electra_run import make_electra
 from biosmith.pretraining.embedding_transfer import take_over
 from biosmith.pretraining.mixing import MixedStores
 from biosmith.pretraining.parallel import Devices, joined
-from biosmith.pretraining.preparing import choose_device, differing_keys, require_shareable, settle
+from biosmith.pretraining.preparing import (
+    choose_device,
+    make_batch_makers,
+    require_same_recipe,
+    require_shareable,
+    settle,
+)
 from biosmith.pretraining.step import Trainable
+from biosmith.pretraining.tracking import find_trackers
 from biosmith.progress import say
 from biosmith.randomness import derive_key
 from biosmith.tokens.store import TokenStore
+from biosmith.tokens.vocabulary import load_vocabulary
 
 CONFIG, TOKENIZER = "config.json", "tokenizer"
 
@@ -115,6 +124,7 @@ def pretrain(
 
     settings = settings or Settings()
     folders = [tokens] if isinstance(tokens, Path) else list(tokens)
+    find_trackers(settings.track)  # an unknown one is named before anything is written
     with joined(choose_device(settings.device), settings.parallel, settings.tensor_parallel) as devices:
         if devices.first:
             _prepare(recipe, folders, out, init, resume, devices)
@@ -124,7 +134,7 @@ def pretrain(
         model = _make_model(recipe, init if not list_checkpoints(out) else None, out / TOKENIZER)
         outcome = train(recipe, source, out, model.to(devices.device), settings, devices)
         if devices.first:
-            _finish(out, outcome)
+            finish(out, outcome)
         return outcome
 
 
@@ -139,26 +149,33 @@ def _prepare(
     recipe: Recipe, tokens: Sequence[Path], out: Path, init: Path | None, resume: bool, devices: Devices
 ) -> None:
     """Check the call, and make the run's folder if it is a new one."""
-    begun = resume and (out / CONFIG).is_file()
-    if not begun:
-        require_new_folder(out) if not resume else _require_own_folder(out)
+    begun = is_begun(out, resume)
     store, source = TokenStore.open(tokens[0]), _open(tokens, recipe)
     if init is not None:
         recipe = _adopt_architecture(recipe, init, store)
     if begun:
         _require_same(recipe, tokens, init, out)
-    else:
-        _begin(
-            settle(recipe, source, devices.device, devices.replicas, devices.tensor), store, tokens, out, init
-        )
+        return
+    recipe = settle(recipe, source, devices.device, devices.replicas, devices.tensor)
+    make_batch_makers(recipe, source)  # what the tokens cannot give is named before anything is written
+    _begin(recipe, store, tokens, out, init)
 
 
-def _require_own_folder(out: Path) -> None:
-    """A run that was killed before its first file leaves an empty folder or none; anything else is not a run."""
-    if out.is_dir() and any(out.iterdir()):
+def is_begun(out: Path, resume: bool) -> bool:
+    """Whether `out` holds a run to go on with; if not, it can hold one.
+
+    Raises:
+        UsageError: the folder holds something else, or a run that is not to be resumed.
+    """
+    if resume and (out / CONFIG).is_file():
+        return True
+    # A run that was killed before its first file leaves an empty folder or none.
+    if resume and out.is_dir() and any(out.iterdir()):
         raise UsageError(
             f"{out} holds no run to resume (it has no {CONFIG}); choose another --out, or remove it"
         )
+    require_new_folder(out)
+    return False
 
 
 def _begin(recipe: Recipe, store: TokenStore, tokens: Sequence[Path], out: Path, init: Path | None) -> None:
@@ -176,7 +193,7 @@ def _begin(recipe: Recipe, store: TokenStore, tokens: Sequence[Path], out: Path,
     write_json(out / CONFIG, recipe)
 
 
-def _finish(out: Path, outcome: Outcome) -> None:
+def finish(out: Path, outcome: object) -> None:
     """Bring the manifest up to date; checkpoints have their own digests."""
     manifest = load_manifest(out, "run")
     names = [name for name in (CONFIG, "metrics.jsonl", "loss.png") if (out / name).is_file()]
@@ -185,60 +202,53 @@ def _finish(out: Path, outcome: Outcome) -> None:
 
 
 def read_run(out: Path) -> Recipe:
-    """The settled recipe of a run folder.
+    """The settled recipe of a run folder. Raises as `read_config`, or `UsageError` where a field does not fit."""
+    return recipe_from_plain(read_config(out), str(out / CONFIG))
+
+
+def read_config(out: Path) -> Any:
+    """What a run's `config.json` holds.
 
     Raises:
         UsageError: the folder is no run.
-        BadInput: its `config.json` is not readable.
+        BadInput: the file is not readable.
     """
     path = out / CONFIG
     if not path.is_file():
         raise UsageError(f"{out} is not a run folder: it has no {CONFIG}")
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise BadInput(path, f"is not JSON: {error}") from error
-    return recipe_from_plain(data, str(path))
 
 
 def _require_same(wanted: Recipe, tokens: Sequence[Path], init: Path | None, out: Path) -> None:
     """Raise `UsageError` unless a run was begun with this recipe, these tokens, and `init` or none."""
-    inputs = list(load_manifest(out, "run").inputs)
+    inputs = load_manifest(out, "run").inputs
     begun_from = next((i["path"] for i in inputs if i.get("kind") != "tokens"), None)
     if (init is None) != (begun_from is None):
         raise UsageError(f"{out} was begun {f'with --init {begun_from}' if begun_from else 'without --init'}")
-    saved = read_run(out)
-    differing = differing_keys(wanted, saved)
-    if differing:
-        one, other = to_plain(wanted), to_plain(saved)
-        shown = ", ".join(
-            f"{key} (the run has {_value_at(other, key)}, the call {_value_at(one, key)})"
-            for key in differing
-        )
-        raise UsageError(f"{out} was begun with another recipe: {shown}")
-    begun = {i["path"]: i.get("digest") for i in inputs if i.get("kind") == "tokens"}
-    now = {str(path): describe_input(path).get("digest") for path in tokens}
-    if list(begun.values()) != list(now.values()):
+    require_same_recipe(wanted, read_run(out), out)
+    begun = [i for i in inputs if i.get("kind") == "tokens"]
+    now = [describe_input(path) for path in tokens]
+    if _digests(begun) != _digests(now):
         raise UsageError(
-            f"{out} was begun with the tokens of {', '.join(begun)}, not with those of {', '.join(now)}"
+            f"{out} was begun with the tokens of {', '.join(i['path'] for i in begun)}, "
+            f"not with those of {', '.join(i['path'] for i in now)}"
         )
+    if init is not None and _digests([describe_input(init)]) != _digests(inputs[len(begun) :]):
+        raise UsageError(f"{out} was begun with --init {begun_from}, which is another model than {init}")
 
 
-def _value_at(plain: Any, key: str) -> Any:
-    for part in key.split("."):
-        if isinstance(plain, list):
-            plain = next((v for i, v in enumerate(plain) if part in (v.get("kind"), str(i))), None)
-        elif isinstance(plain, Mapping):
-            plain = plain.get(part)
-    return plain
+def _digests(inputs: Sequence[Mapping[str, Any]]) -> list[Any]:
+    return [item.get("digest") for item in inputs]
 
 
 def _adopt_architecture(recipe: Recipe, init: Path, store: TokenStore) -> Recipe:
     """The recipe with the architecture of the model it goes on from; the profile decides about dropout."""
-    from biosmith.models.checkpoint import read_config
-    from biosmith.tokens.vocabulary import load_vocabulary
+    from biosmith.models import checkpoint
 
-    config, _ = read_config(init)
+    config, _ = checkpoint.read_config(init)
     if recipe.generator is not None:
         # Two networks share the embedding: it is not brought to another vocabulary.
         store.vocabulary.require(load_vocabulary(init).mark, store.folder, init)
@@ -252,11 +262,8 @@ def _adopt_architecture(recipe: Recipe, init: Path, store: TokenStore) -> Recipe
 def _require_vocabulary(init: Path, rows: int, store: TokenStore) -> None:
     """Raise `BiosmithError` unless the tokens were made with the vocabulary of the model, or with one whose pieces can
     be read, so that the model's embedding can be brought to it."""
-    from biosmith.tokens.vocabulary import load_vocabulary
-
     mark = load_vocabulary(init).mark
-    folder = vocabulary_folder(store)
-    if folder is not None and load_vocabulary(folder).mark.digest == store.vocabulary.digest != mark.digest:
+    if store.vocabulary.digest != mark.digest and vocabulary_folder(store) is not None:
         return
     store.vocabulary.require(mark, store.folder, init)
     if rows < store.vocabulary.size:
@@ -280,10 +287,13 @@ def _make_model(recipe: Recipe, init: Path | None, vocabulary: Path | None = Non
 
 
 def vocabulary_folder(store: TokenStore) -> Path | None:
-    """The folder of the vocabulary that tokens were made with, if it is still there."""
+    """The folder of the vocabulary that tokens were made with, if it is still there and the same."""
     # It may be a vocabulary of ours, or a model's folder; the other input is the corpus.
-    named = [Path(i["path"]) for i in store.manifest.inputs if i.get("kind") != "corpus"]
-    return next((folder for folder in named if folder.is_dir()), None)
+    for folder in (Path(i["path"]) for i in store.manifest.inputs if i.get("kind") != "corpus"):
+        with contextlib.suppress(BiosmithError):  # it holds no vocabulary any more
+            if folder.is_dir() and load_vocabulary(folder).mark.digest == store.vocabulary.digest:
+                return folder
+    return None
 
 
 def _copy_tokenizer(store: TokenStore, out: Path) -> None:
@@ -291,9 +301,7 @@ def _copy_tokenizer(store: TokenStore, out: Path) -> None:
 
     folder = vocabulary_folder(store)
     if folder is None:
-        say(
-            "The vocabulary's folder is not where the tokens were made; name it again when the model is exported."
-        )
+        say("The tokens' vocabulary is no longer where it was; name it again when the model is exported.")
         return
     (out / TOKENIZER).mkdir(exist_ok=True)
     for name in TOKENIZER_FILES:

@@ -358,10 +358,10 @@ class Trainer:
         return tensor.pin_memory().to(self.device, non_blocking=True)
 
     def arguments(self, batch: Loaded) -> tuple[Any, ...]:
-        """What the loss module takes, on the device. A CPU gets the real part of a batch only, unless it shares its
-        tokens with others."""
+        """What the loss module takes, on the device. A CPU gets the real part of a batch only, if there is one and the
+        CPU does not share its tokens with others."""
         tensors = batch.tensors
-        if self.device.type == "cpu" and self.devices.tensor == 1:
+        if self.device.type == "cpu" and self.devices.tensor == 1 and batch.counts.sequences:
             tensors = _without_unused(tensors, batch.counts)
         else:
             tensors = {name: t.to(self.device, non_blocking=True) for name, t in tensors.items()}
