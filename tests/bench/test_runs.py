@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -300,6 +302,18 @@ def test_what_cannot_be_run_is_told_and_the_rest_goes_on(
     # An incomplete suite has no score, and says what it lacks.
     assert shown["mock"] is None and shown["missing"] == ["mock-pico", "mock-similarity"]
     assert len(shown["datasets"]) == len(MOCK) - 2
+
+
+def test_a_damaged_test_split_is_told_and_the_rest_goes_on(tmp_path: Path, fits: list[Any]) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(FOLDER, data)
+    path = data / "ner" / "test.tsv"
+    path.with_name("test.tsv.gz").write_bytes(gzip.compress(path.read_bytes())[:-9])
+    path.unlink()
+    tasks = [Task("mock-ner"), Task("mock-answers")]
+    report = run_suite([write_model(tmp_path)], tasks, data, tmp_path / "out", suite="mock", device="cpu")
+    assert [(p.task, "is damaged" in p.reason) for p in report.problems] == [("mock-ner", True)]
+    assert report.runs == 1
 
 
 def test_equal_scores_leave_the_first_candidate() -> None:

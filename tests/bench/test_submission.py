@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import shutil
@@ -129,6 +130,17 @@ def test_other_data_is_named_and_not_scored(packed: Path, tmp_path: Path) -> Non
     assert len(result.differences) == 3
     shutil.rmtree(data / "ner")
     assert sum("mock-ner is not in" in reason for reason in verify(packed, data).unchecked.values()) == 3
+
+
+def test_compressed_data_is_the_same_data(packed: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(FOLDER, data)
+    for name in ("ner", "answers"):
+        path = data / name / "test.tsv"
+        path.with_name("test.tsv.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    result = verify(packed, data)
+    assert (result.differences, result.recomputed) == ((), 27)
 
 
 @pytest.mark.parametrize("end", [".units.json", ".predictions.jsonl"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from biosmith.artefact import digest_file, digest_value
+from biosmith.artefact import digest_value
 from biosmith.errors import BadInput, UsageError
 from biosmith.rejects import Rejects
 from biosmith.text import files
@@ -160,18 +162,39 @@ def no_instances(about: About, paths: Sequence[Path]) -> BadInput:
     return BadInput(", ".join(map(str, paths)), f"holds no instance of {about.name}")
 
 
+def data_digests(dataset: Dataset, data: Path, split: str) -> dict[str, str]:
+    """Digest of the content of each file of a split, whether it is compressed or not; empty where the split is not there.
+
+    Raises:
+        BadInput: a compressed file is damaged.
+    """
+    paths = dataset.find(data).get(split, [])
+    return {
+        files.strip_compression(path.name): _digest(path, path.stat().st_size, path.stat().st_mtime_ns)
+        for path in paths
+    }
+
+
+@lru_cache(maxsize=4096)
+def _digest(path: Path, size: int, changed: int) -> str:
+    with files.open_decompressed(path) as stream:
+        try:
+            return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+        except files.BROKEN as error:
+            raise BadInput(path, f"is damaged: {error}") from error
+
+
 def fingerprint(dataset: Dataset, data: Path, split: str, **protocol: Any) -> dict[str, Any]:
-    """What a score rests on: files by digest, metric and version, and whatever else was chosen.
+    """What a score rests on: files by the digest of what is in them, metric and version, and whatever else was chosen.
 
     `fingerprint` is a digest over all of it; two scores with the same one were made under the same protocol.
     """
-    paths = dataset.find(data)[split]
     about = {
         "dataset": dataset.about.name,
         "split": split,
         "metric": dataset.about.metric,
         "scorer": PROTOCOL,
-        "files": {path.name: digest_file(path) for path in paths},
+        "files": data_digests(dataset, data, split),
         **dataset.about.protocol,
         **protocol,
     }

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from biosmith import progress
 from biosmith.artefact import digest_file, digest_value, write_json
-from biosmith.bench.dataset import PROTOCOL, SPLITS, Dataset, Mistake, fingerprint
+from biosmith.bench.dataset import PROTOCOL, SPLITS, Dataset, Mistake, data_digests, fingerprint
 from biosmith.bench.grids import max_length
 from biosmith.bench.mock import find_task
 from biosmith.bench.results import PREDICTIONS, UNITS, Run, write_predictions, write_run
@@ -130,17 +130,6 @@ def new_job(
         arm,
         work / key[:16],
     )
-
-
-def data_digests(dataset: Dataset, data: Path, split: str) -> dict[str, str]:
-    """Digest of each file of a split; empty where the split is not there."""
-    files = dataset.find(data).get(split, [])
-    return {path.name: _digest(path, path.stat().st_size, path.stat().st_mtime_ns) for path in files}
-
-
-@lru_cache(maxsize=4096)
-def _digest(path: Path, size: int, changed: int) -> str:
-    return digest_file(path)
 
 
 @lru_cache(maxsize=8)

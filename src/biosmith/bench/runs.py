@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from biosmith.artefact import MANIFEST, Manifest, describe_files, describe_input, write_json
-from biosmith.bench.dataset import Dataset
+from biosmith.bench.dataset import Dataset, data_digests
 from biosmith.bench.devices import find_devices, run_jobs
 from biosmith.bench.grids import Grid, find_grid, fit_kind
 from biosmith.bench.jobs import Job, load_split, make_settings, new_job
@@ -182,6 +182,8 @@ class _Work:
         for split in ("train", about.evaluated):
             if split not in there:
                 raise UsageError(f"{about.name} has no {split} split in {self.data}. {about.source}")
+        for split in there:
+            data_digests(dataset, self.data, split)  # tells now what is damaged
         size = len(load_split(about.name, self.data, "train"))
         candidates = [
             {**candidate, **task.settings, **self.override}

@@ -20,8 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from biosmith.artefact import MANIFEST, digest_file, write_by_rename
-from biosmith.bench.dataset import Mistake
-from biosmith.bench.jobs import data_digests
+from biosmith.bench.dataset import Mistake, data_digests
 from biosmith.bench.mock import find_task
 from biosmith.bench.results import PREDICTIONS, UNITS, ModelResults, Run, TaskResults, load_results
 from biosmith.bench.units import TOLERANCE, load_units, score_units

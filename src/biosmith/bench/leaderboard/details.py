@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from biosmith.bench.dataset import Dataset
+from biosmith.bench.dataset import Dataset, data_digests
 from biosmith.bench.errors import analyse_mentions
-from biosmith.bench.jobs import data_digests, load_split
+from biosmith.bench.jobs import load_split
 from biosmith.bench.mock import FOLDER, find_task
 from biosmith.bench.results import Run, TaskResults
 from biosmith.errors import BiosmithError, UsageError
