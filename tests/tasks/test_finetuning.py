@@ -196,6 +196,52 @@ def test_bad_rows_are_named_by_file_and_line(
         assert rejects.count == 1
 
 
+def test_a_json_list_is_read_as_its_records(tmp_path: Path) -> None:
+    records: list[Any] = [{"text": "a", "label": "x"}, {"id": "2", "sentence": "b", "label": "y"}, 3]
+    write(tmp_path / "train.json", json.dumps(records, indent=1))
+    rejects = Rejects()
+    found = OwnData(tmp_path, "classification").load("train", rejects)
+    assert [(i.id, i.text, i.label, i.line) for i in found] == [
+        ("record 1", "a", "x", "record 1"),
+        ("2", "b", "y", "record 2"),
+    ]
+    assert [(item["record"], item["reason"]) for item in rejects.items] == [
+        ("record 3", "is not a JSON object")
+    ]
+
+
+def test_a_brace_begins_a_text_and_a_header_without_a_label_is_no_instance(tmp_path: Path) -> None:
+    write(tmp_path / "train.tsv", "{1} gout\tx\nache\ty\n")
+    assert [i.text for i in read("classification", tmp_path)] == ["{1} gout", "ache"]
+    write(tmp_path / "train.tsv", "sentence\tgold\nache\ty\n")
+    with pytest.raises(BadInput, match=r"line 1: the header names no label \(found \['sentence', 'gold'\]\)"):
+        read("classification", tmp_path)
+    write(tmp_path / "train.tsv", "text\tlabel\tclass\nache\ty\tz\n")
+    with pytest.raises(BadInput, match="line 1: two columns of the header mean the same"):
+        read("classification", tmp_path)
+
+
+def test_answers_may_be_lists_as_hugging_face_writes_them_and_odd_ones_are_named(tmp_path: Path) -> None:
+    lists = {"text": ["gout"], "answer_start": [2]}
+    plain = {"id": "1", "question": "what", "context": "a gout"}
+    odd: list[Any] = ["gout", ["gout"], {"text": ["gout"]}, [{"text": "gout", "answer_start": -4}]]
+    lines = [{**plain, "answers": answers} for answers in (lists, *odd)]
+    write(tmp_path / "train.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    rejects = Rejects()
+    (question,) = OwnData(tmp_path, "squad").load("train", rejects)
+    assert question.answers == (Answer("gout", 2),)
+    assert [item["record"] for item in rejects.items] == [f"line {n}" for n in (2, 3, 4, 5)]
+    paragraphs = [{"context": "a gout", "qas": [{"id": "1", "question": "what"}, 7]}, 8]
+    write(tmp_path / "train.jsonl", json.dumps({"data": [{"paragraphs": paragraphs}, 9]}))
+    rejects = Rejects()
+    assert len(OwnData(tmp_path, "squad").load("train", rejects)) == 1
+    assert [item["record"] for item in rejects.items] == [
+        "article 1, paragraph 1",
+        "article 1, paragraph 2",
+        "article 2",
+    ]
+
+
 def test_missing_splits_and_empty_files_are_named(tmp_path: Path) -> None:
     write(tmp_path / "dev.tsv", "")
     with pytest.raises(UsageError, match=r"has no train split \(found: dev\)"):

@@ -4,13 +4,16 @@ Files are `train`, `dev` (or `devel`, `validation`, ...) and `test` with .tsv, .
 
 - A table has a header that names its columns (`COLUMNS`), or none: text, label; id, text, label (of pairs: text, pair,
   label); id, text, pair, label. Several labels are separated by commas.
-- JSON lines have the same names as keys; `labels` may be a list, `entities` two lists of start, end and type.
-- Questions are SQuAD's JSON, or lines with question, context and answers: objects with text and answer_start.
+- JSON lines, or a JSON list in a .json file, have the same names as keys; `labels` may be a list, `entities` two lists
+  of start, end and type.
+- Questions are SQuAD's JSON, or records with question, context and answers: objects with text and answer_start, or one
+  object with a list of each.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,27 +109,50 @@ def read_instances(path: Path, kind: str, rejects: Rejects) -> Iterator[Instance
         BadInput: the file is damaged or not UTF-8; a bad row where `rejects` is strict.
     """
     names: list[str] | None = None
-    for number, line in _lines(path):
-        if not line.strip():
+    is_table = files.strip_compression(path.name).endswith(".tsv")
+    for place, record in _json_list(path) or _lines(path):
+        if isinstance(record, str) and not record.strip():
             continue
         try:
-            if line.startswith("{"):
-                row = _named(_object(line))
+            if not isinstance(record, str) or (record.startswith("{") and not is_table):
+                row = _named(_object(record))
             else:
-                cells = line.split("\t")
-                if number == 1 and (header := _header(cells)) is not None:
+                cells = record.split("\t")
+                if place == 1 and (header := _header(cells, path)) is not None:
                     names = header
                     continue
-                row = dict(zip(names or _places(cells, kind), cells, strict=True))
-            yield _instance(row, kind, str(path), number)
-        except (BadRow, ValueError) as error:
-            reason = str(error)
-            if "zip()" in reason:
-                reason = f"has {len(line.split(chr(9)))} columns, the header {len(names or ())}"
-            rejects.add(path, f"line {number}", reason, line)
+                columns = names or _places(cells, kind)
+                if len(cells) != len(columns):
+                    raise BadRow(f"has {len(cells)} columns, the header {len(columns)}")
+                row = dict(zip(columns, cells, strict=True))
+            yield _instance(row, kind, str(path), place)
+        except BadRow as error:
+            rejects.add(path, f"line {place}" if isinstance(place, int) else place, str(error), record)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _json_list(path: Path) -> list[tuple[int | str, Any]]:
+    """The members of a file that is a JSON list, with their place; none of other files."""
+    if not files.strip_compression(path.name).endswith(".json"):
+        return []
+    try:
+        whole = json.loads(_text(path))
+    except json.JSONDecodeError:
+        return []
+    members = whole if isinstance(whole, list) else []
+    return [(f"record {number}", member) for number, member in enumerate(members, start=1)]
+
+
+def _text(path: Path) -> str:
+    with files.open_decompressed(path) as stream:
+        try:
+            return stream.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise BadInput(path, f"is not UTF-8: {error.reason}") from error
+        except files.BROKEN as error:
+            raise BadInput(path, f"is damaged: {error}") from error
+
+
+def _lines(path: Path) -> Iterator[tuple[int | str, Any]]:
     number = 0
     with files.open_decompressed(path) as stream:
         try:
@@ -138,9 +164,9 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             raise BadInput(path, f"is damaged: {error}", record=f"after line {number}") from error
 
 
-def _object(line: str) -> dict[str, Any]:
+def _object(record: Any) -> dict[str, Any]:
     try:
-        value = json.loads(line)
+        value = json.loads(record) if isinstance(record, str) else record
     except json.JSONDecodeError as error:
         raise BadRow(f"is not JSON: {error}") from None
     if not isinstance(value, dict):
@@ -148,12 +174,22 @@ def _object(line: str) -> dict[str, Any]:
     return value
 
 
-def _header(cells: Sequence[str]) -> list[str] | None:
-    """Our names of a header's columns; None if the row is none."""
+def _header(cells: Sequence[str], path: Path) -> list[str] | None:
+    """Our names of a header's columns; None if the row is none.
+
+    Raises:
+        BadInput: it names a text and no label, or two columns mean the same.
+    """
     found = [_our_name(cell.strip()) for cell in cells]
     named = [name for name in found if name is not None]
-    if "text" not in named or "label" not in named or len(named) != len(set(named)):
+    if "text" not in named or (named == ["text"] and found[-1] == "text"):
         return None
+    if "label" not in named or len(named) != len(set(named)):
+        reason = (
+            "the header names no label" if "label" not in named else "two columns of the header mean the same"
+        )
+        valid = [name for names in COLUMNS.values() for name in names]
+        raise BadInput(path, reason, record="line 1", value=list(cells), valid=valid)
     return [name or cell for name, cell in zip(found, cells, strict=True)]
 
 
@@ -180,7 +216,7 @@ def _places(cells: Sequence[str], kind: str) -> tuple[str, ...]:
     return layouts[len(cells)]
 
 
-def _instance(row: Mapping[str, Any], kind: str, file: str, line: int) -> Instance:
+def _instance(row: Mapping[str, Any], kind: str, file: str, line: int | str) -> Instance:
     if not isinstance(row.get("text"), str) or "label" not in row:
         raise BadRow(f"a text and a label are expected, found {', '.join(row)}")
     pair = str(row.get("pair") or "")
@@ -201,13 +237,16 @@ def _instance(row: Mapping[str, Any], kind: str, file: str, line: int) -> Instan
 def _label(value: Any, kind: str) -> Label:
     if kind == "similarity":
         try:
-            return float(value)
+            number = float(value)
         except (TypeError, ValueError):
-            raise BadRow(f"the label {value!r} is not a number") from None
+            number = math.nan
+        if not math.isfinite(number):
+            raise BadRow(f"the label {value!r} is not a number")
+        return number
     if kind == "documents":
         labels = value if isinstance(value, list) else str(value).split(",")
         return tuple(str(label).strip() for label in labels if str(label).strip())
-    if isinstance(value, list | dict) or str(value).strip() == "":
+    if value is None or isinstance(value, list | dict) or str(value).strip() == "":
         raise BadRow(f"the label {value!r} is not one label")
     return str(value).strip()
 
@@ -225,34 +264,45 @@ def read_questions(path: Path, kind: str, rejects: Rejects) -> Iterator[Question
     Raises:
         BadInput: the file is in neither form; a bad question where `rejects` is strict.
     """
-    with files.open_decompressed(path) as stream:
+    for place, record in _question_records(_text(path)):
         try:
-            text = stream.read().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise BadInput(path, f"is not UTF-8: {error.reason}") from error
-        except files.BROKEN as error:
-            raise BadInput(path, f"is damaged: {error}") from error
+            yield _question(_object(record), str(path), place)
+        except BadRow as error:
+            rejects.add(path, place, str(error))
+
+
+def _question_records(text: str) -> Iterator[tuple[str, Any]]:
+    """Places and records: of SQuAD's JSON, of a JSON list, or of lines."""
     try:
         whole = json.loads(text)
     except json.JSONDecodeError:
         whole = None
     if isinstance(whole, dict) and isinstance(whole.get("data"), list):
-        records = _squad_records(whole["data"])
+        yield from _squad_records(whole["data"])
+    elif isinstance(whole, list):
+        yield from ((f"record {number}", member) for number, member in enumerate(whole, start=1))
     else:
-        lines = [(f"line {n}", line) for n, line in enumerate(text.split("\n"), start=1) if line.strip()]
-        records = ((place, line) for place, line in lines)
-    for place, record in records:
-        try:
-            yield _question(_object(record) if isinstance(record, str) else record, str(path), place)
-        except BadRow as error:
-            rejects.add(path, place, str(error))
+        lines = enumerate(text.split("\n"), start=1)
+        yield from ((f"line {number}", line) for number, line in lines if line.strip())
 
 
 def _squad_records(articles: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    for article in articles:
-        for paragraph in (article.get("paragraphs") or ()) if isinstance(article, dict) else ():
+    """The questions of SQuAD's JSON; what is no object stands for itself, so that it is named."""
+    for number, article in enumerate(articles, start=1):
+        paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
+        if not isinstance(paragraphs, list):
+            yield f"article {number}", article
+            continue
+        for index, paragraph in enumerate(paragraphs, start=1):
+            place = f"article {number}, paragraph {index}"
+            if not isinstance(paragraph, dict):
+                yield place, paragraph
+                continue
             for asked in paragraph.get("qas") or ():
-                yield f"question {asked.get('id')}", {**asked, "context": paragraph.get("context")}
+                if isinstance(asked, dict):
+                    yield f"question {asked.get('id')}", {**asked, "context": paragraph.get("context")}
+                else:
+                    yield place, asked
 
 
 def _question(record: Mapping[str, Any], file: str, place: str) -> Question:
@@ -260,9 +310,9 @@ def _question(record: Mapping[str, Any], file: str, place: str) -> Question:
     if not isinstance(question, str) or not isinstance(context, str):
         raise BadRow(f"a question and a context are expected, found {', '.join(record)}")
     answers = []
-    for given in record.get("answers") or ():
+    for given in _answers(record.get("answers") or ()):
         text, start = given.get("text"), given.get("answer_start", given.get("start"))
-        if not isinstance(text, str) or not isinstance(start, int):
+        if not isinstance(text, str) or not text.strip() or not isinstance(start, int) or start < 0:
             raise BadRow(f"an answer has no text or no answer_start: {shorten(given)}")
         if not context.startswith(text.strip(), start) and not context.startswith(text, start):
             raise BadRow(
@@ -272,6 +322,18 @@ def _question(record: Mapping[str, Any], file: str, place: str) -> Question:
     gold = tuple(map(str, record.get("gold") or ()))
     group = str(record.get("group") or "")
     return Question(str(record.get("id", place)), question, context, tuple(answers), gold, group, file, place)
+
+
+def _answers(given: Any) -> Sequence[Mapping[str, Any]]:
+    """Answers as objects; Hugging Face's form of SQuAD has one object with a list of each."""
+    if isinstance(given, dict) and isinstance(given.get("text"), list):
+        starts = given.get("answer_start")
+        if not isinstance(starts, list) or len(starts) != len(given["text"]):
+            raise BadRow(f"answers have no answer_start for each text: {shorten(given)}")
+        return [{"text": t, "answer_start": s} for t, s in zip(given["text"], starts, strict=True)]
+    if not isinstance(given, list | tuple) or not all(isinstance(one, dict) for one in given):
+        raise BadRow(f"answers are not objects with text and answer_start: {shorten(given)}")
+    return given
 
 
 def score_kind(kind: str, instances: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Any]:
