@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,31 @@ def test_a_list_of_names_is_not_asked_about_pair_by_pair_and_counted(relation_fo
     (done,) = RelationStep("r", relation_folder)([Document("1", text, (), mentions)], counts)
     assert not done.relations
     assert counts.unpaired == 30 * 29 // 2
+
+
+@pytest.mark.parametrize("types", [None, ("A", "A"), ("A", "B"), ("B", "A"), ("A", "absent")])
+def test_pairs_are_counted_as_they_are_made(types: tuple[str, str] | None) -> None:
+    step = object.__new__(RelationStep)
+    step.types = types
+    places = [(0, 1), (2, 3), (0, 1), (2, 3), (2, 3), (2, 3)]
+    found = [Mention(a, b, "x", "AABBBA"[i]) for i, (a, b) in enumerate(places)]
+    text = "x x x x"
+    assert len(list(step._pairs(0, Document("1", text, (), tuple(found)), Counts()))) == step._count_pairs(
+        found
+    )
+
+
+@pytest.mark.parametrize("types", [None, ("Gene", "Disease"), ("Gene", "Drug")])
+def test_a_sentence_of_thousands_of_names_is_passed_over_at_once(types: tuple[str, str] | None) -> None:
+    step = object.__new__(RelationStep)
+    step.types = types
+    names = 20_000
+    mentions = tuple(Mention(2 * i, 2 * i + 1, "x", "Gene" if i % 2 else "Disease") for i in range(names))
+    counts, began = Counts(), time.process_time()
+    assert not list(step._pairs(0, Document("1", "x " * names, (), mentions), counts))
+    expected = {None: names * (names - 1) // 2, ("Gene", "Disease"): (names // 2) ** 2}
+    assert counts.unpaired == expected.get(types, 0)
+    assert time.process_time() - began < 10
 
 
 def test_classes_are_written_into_the_document(class_folder: Path) -> None:

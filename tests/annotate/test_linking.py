@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,13 @@ name: part of
 )
 def test_abbreviations_are_those_that_the_text_defines(text: str, expected: dict[str, str]) -> None:
     assert find_abbreviations(text) == expected
+
+
+def test_abbreviations_of_a_long_text_are_found_in_linear_time() -> None:
+    text = "The tumor necrosis factor (TNF) was found. " * 50_000
+    began = time.process_time()
+    assert find_abbreviations(text) == {"TNF": "tumor necrosis factor"}
+    assert time.process_time() - began < 15
 
 
 def test_obo_gives_names_and_exact_synonyms_of_terms_in_use(tmp_path: Path) -> None:

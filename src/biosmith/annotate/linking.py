@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
 _PARENTHESES = re.compile(r"\(([^()]{1,80})\)")
 _SYNONYM = re.compile(r'"((?:[^"\\]|\\.)*)"\s+(\w+)')
+FARTHEST = 200  # characters before a parenthesis that may be its long form
 MOST_SHORT_CHARACTERS = 10  # of a short form, and two words: Schwartz and Hearst, section 3.1
 
 
@@ -148,7 +149,7 @@ def find_abbreviations(text: str) -> dict[str, str]:
     for match in _PARENTHESES.finditer(text):
         short = re.split(r"[;,]\s", match[1])[0].strip()
         if _is_short_form(short):
-            long = _long_form(short, text[: match.start()].rstrip())
+            long = _long_form(short, text[max(0, match.start() - FARTHEST) : match.start()].rstrip())
             if long is not None:
                 found.setdefault(short, long)
     return found
@@ -167,10 +168,10 @@ def _long_form(short: str, before: str) -> str | None:
     """The shortest run of words before the parenthesis that holds the letters of the short form in order, the first
     one at the beginning of a word (the paper's Figure 1)."""
     letters = sum(c.isalnum() for c in short)
-    words = list(re.finditer(r"\S+", before[-200:]))[-min(letters + 5, 2 * letters) :]
+    words = list(re.finditer(r"\S+", before))[-min(letters + 5, 2 * letters) :]
     if not words:
         return None
-    candidate = before[-200:][words[0].start() :]
+    candidate = before[words[0].start() :]
     place = len(candidate) - 1
     for index in range(len(short) - 1, -1, -1):
         wanted = short[index].lower()

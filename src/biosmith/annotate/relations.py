@@ -9,6 +9,8 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import itertools
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,15 +110,24 @@ class RelationStep:
             if sentence >= 0 and mention.end <= spans[sentence][1] and len(mention.fragments) == 1:
                 inside.setdefault(sentence, []).append(index)
         for sentence, members in inside.items():
-            ordered = [
-                (a, b) for a, b in itertools.combinations(members, 2) if _differ(mentions[a], mentions[b])
-            ]
-            chosen = [pair for a, b in ordered for pair in self._ordered(a, b, mentions)]
-            if len(chosen) > MOST_PAIRS:
-                counts.unpaired += len(chosen)
+            count = self._count_pairs([mentions[i] for i in members])
+            if not 0 < count <= MOST_PAIRS:
+                counts.unpaired += count
                 continue
-            for a, b in chosen:
-                yield Pair(number, a, b, *spans[sentence])
+            for a, b in itertools.combinations(members, 2):
+                if (mentions[a].start, mentions[a].end) != (mentions[b].start, mentions[b].end):
+                    for first, second in self._ordered(a, b, mentions):
+                        yield Pair(number, first, second, *spans[sentence])
+
+    def _count_pairs(self, mentions: Sequence[Mention]) -> int:
+        """How many pairs would be asked about; counted without making them, for there may be millions."""
+        types = self.types or (None, None)
+        first, second = (
+            Counter((m.start, m.end) for m in mentions if type in (None, m.type)) for type in types
+        )
+        if types[0] == types[1]:
+            return math.comb(first.total(), 2) - sum(math.comb(n, 2) for n in first.values())
+        return first.total() * second.total() - sum(n * second[place] for place, n in first.items())
 
     def _ordered(self, a: int, b: int, mentions: Sequence[Mention]) -> Iterator[tuple[int, int]]:
         """The pair in the order in which the model takes its types."""
@@ -151,10 +162,6 @@ class RelationStep:
             for pair, type, share in found
         )
         return dataclasses.replace(document, mentions=mentions, relations=(*document.relations, *relations))
-
-
-def _differ(a: Mention, b: Mention) -> bool:
-    return (a.start, a.end) != (b.start, b.end)
 
 
 def _sentences(document: Document) -> list[tuple[int, int]]:
