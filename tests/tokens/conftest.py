@@ -95,13 +95,14 @@ def corpus(make_corpus: MakeCorpus) -> Path:
 
 @pytest.fixture(scope="session")
 def vocabularies(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One cased vocabulary of each kind and an uncased WordPiece one, learned from `corpus`."""
+    """One cased vocabulary of each kind, an uncased WordPiece and an uncased byte-level one, learned from `corpus`."""
     folder = tmp_path_factory.mktemp("vocabularies")
     kinds: dict[str, tuple[Kind, bool]] = {
         "wordpiece": ("wordpiece", True),
         "uncased": ("wordpiece", False),
         "sentencepiece": ("sentencepiece", True),
         "bpe": ("bpe", True),
+        "uncased-bpe": ("bpe", False),
     }
     for name, (kind, cased) in kinds.items():
         train_vocabulary(corpus, folder / name, VocabularySettings(Scheme(kind, cased=cased), size=1200))

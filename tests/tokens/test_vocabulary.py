@@ -19,7 +19,7 @@ from biosmith.tokens.schemes import Scheme
 from biosmith.tokens.vocabulary import load_vocabulary
 
 MakeDocuments = Callable[..., list[Document]]
-KINDS = ("wordpiece", "uncased", "sentencepiece", "bpe")
+KINDS = ("wordpiece", "uncased", "sentencepiece", "bpe", "uncased-bpe")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -92,7 +92,7 @@ def test_the_digest_survives_a_round_trip_through_transformers(
 
 def test_the_digest_tells_vocabularies_apart(vocabularies: dict[str, Path], tmp_path: Path) -> None:
     marks = {load_vocabulary(folder).mark.digest for folder in vocabularies.values()}
-    assert len(marks) == 4
+    assert len(marks) == len(KINDS)
     pieces = (vocabularies["wordpiece"] / "vocab.txt").read_text(encoding="utf-8").splitlines()
     pieces[-1], pieces[-2] = pieces[-2], pieces[-1]  # the same pieces in another order
     (tmp_path / "vocab.txt").write_text("\n".join(pieces), encoding="utf-8")
@@ -133,6 +133,29 @@ def test_files_that_contradict_each_other_about_case_are_refused(
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
     with pytest.raises(BadInput, match="capital letters"):
         load_vocabulary(folder)
+
+
+def test_a_cased_list_of_pieces_is_not_lower_cased_in_silence(
+    vocabularies: dict[str, Path], tmp_path: Path
+) -> None:
+    # transformers lower-cases where no settings say otherwise, and pretraining must not cut text another way.
+    shutil.copy(vocabularies["wordpiece"] / "vocab.txt", tmp_path / "vocab.txt")
+    with pytest.raises(
+        BadInput, match=r'vocab\.txt: has pieces with capital letters.*"do_lower_case": false'
+    ):
+        load_vocabulary(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}', encoding="utf-8")
+    assert load_vocabulary(tmp_path).mark == load_vocabulary(vocabularies["wordpiece"]).mark
+
+
+def test_a_list_of_pieces_is_read_with_all_that_the_settings_say(
+    vocabularies: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copy(vocabularies["uncased"] / "vocab.txt", tmp_path / "vocab.txt")
+    settings = {"do_lower_case": True, "strip_accents": False, "tokenize_chinese_chars": False}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    normalizer = load_vocabulary(tmp_path).tokenizer.normalizer
+    assert normalizer.normalize_str("\u00c9t\u00e9 \u4e2d") == "\u00e9t\u00e9 \u4e2d"
 
 
 def test_what_is_no_vocabulary_is_refused_by_name(corpus: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ Where a tokenizer or a passage does not allow that, the passage is encoded whole
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -76,7 +77,7 @@ class BulkEncoder:
     def _plan_passage(self, text: str, plan: _Plan) -> None:
         """Note the chunks of a passage and in which of them each sentence begins."""
         first = len(plan.chunks)
-        if self.spaces == "unknown" or (self.spaces == "joined" and text != " ".join(text.split())):
+        if self.spaces == "unknown" or (self.spaces == "joined" and not _is_plainly_spaced(text)):
             plan.chunks.append("")
             plan.whole[first] = text
             return
@@ -236,6 +237,11 @@ def _with_room(array: NDArray[Any], length: int) -> NDArray[Any]:
     grown = np.zeros(max(length, 2 * len(array)), dtype=array.dtype)
     grown[: len(array)] = array
     return grown
+
+
+def _is_plainly_spaced(text: str) -> bool:
+    """Whether single spaces alone divide the text, and it begins with what no normaliser makes nothing of."""
+    return text == " ".join(text.split()) and unicodedata.category(text[:1] or " ") != "Mn"
 
 
 def _is_glued(text: str, start: int) -> bool:

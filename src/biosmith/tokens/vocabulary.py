@@ -7,9 +7,11 @@ pre-tokeniser: two folders with one digest cut every text alike.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tokenizers import Tokenizer, models
@@ -29,6 +31,7 @@ _ROLES = {
     "sep": ("[SEP]", "</s>", "<sep>"),
     "mask": ("[MASK]", "<mask>"),
 }
+_CAPITAL = re.compile("[A-Z]")  # of ASCII: the signs that stand for bytes are capital letters, too
 _KINDS = {"WordPiece": "wordpiece", "Unigram": "sentencepiece", "BPE": "bpe", "WordLevel": "wordlevel"}
 
 
@@ -60,12 +63,12 @@ def load_vocabulary(path: Path | str) -> Vocabulary:
     """
     path = Path(path)
     if path.is_file():
-        tokenizer = _from_pieces(path, None) if path.suffix == ".txt" else _from_file(path)
+        tokenizer = _from_pieces(path) if path.suffix == ".txt" else _from_file(path)
     elif (path / TOKENIZER).is_file():
         tokenizer = _from_file(path / TOKENIZER)
         _check_case(path, tokenizer)
     elif (path / PIECES).is_file():
-        tokenizer = _from_pieces(path / PIECES, _settings(path).get("do_lower_case", True))
+        tokenizer = _from_pieces(path / PIECES, {"do_lower_case": True} | _settings(path))
     elif path.is_dir() and any((path / name).is_file() for name in _SIGNS):
         tokenizer = _from_transformers(path)
     else:
@@ -168,8 +171,8 @@ def _from_file(path: Path) -> Tokenizer:
         raise BadInput(path, f"is not a tokenizer file: {error}") from error
 
 
-def _from_pieces(path: Path, lower_case: bool | None) -> Tokenizer:
-    """A BERT tokenizer from its list of pieces; the case is read off the pieces where nothing else states it."""
+def _from_pieces(path: Path, settings: Mapping[str, Any] = MappingProxyType({})) -> Tokenizer:
+    """A BERT tokenizer from its list of pieces; the case is read off the pieces where the settings do not state it."""
     try:
         pieces = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -180,9 +183,16 @@ def _from_pieces(path: Path, lower_case: bool | None) -> Tokenizer:
     missing = [token for token in SPECIAL_TOKENS if token not in ids]
     if missing:
         raise BadInput(path, f"is not the vocab.txt of a BERT tokenizer: it has no {', '.join(missing)}")
-    cased = _has_capitals(ids) if lower_case is None else not lower_case
+    lower_case = bool(settings.get("do_lower_case", not _has_capitals(ids)))
+    if lower_case and _has_capitals(ids):
+        raise BadInput(
+            path,
+            f"has pieces with capital letters, but the text would be lower-cased; "
+            f'if the model is cased, write {{"do_lower_case": false}} to {SETTINGS} beside it',
+        )
+    accents, chinese = settings.get("strip_accents"), settings.get("tokenize_chinese_chars", True)
     tokenizer = Tokenizer(models.WordPiece(ids, unk_token=UNK))
-    dress(tokenizer, Scheme("wordpiece", cased=cased))
+    dress(tokenizer, Scheme("wordpiece", cased=not lower_case, strip_accents=accents, chinese=chinese))
     return tokenizer
 
 
@@ -232,6 +242,9 @@ def _check_case(folder: Path, tokenizer: Tokenizer) -> None:
 
 
 def _has_capitals(pieces: Mapping[str, int]) -> bool:
-    """Whether one piece in a hundred has a capital letter (special tokens, in brackets, do not count)."""
-    words = [piece for piece in pieces if not piece.startswith(("[", "<"))]
-    return sum(piece != piece.lower() for piece in words) > len(words) / 100
+    """Whether one piece in a hundred has a capital letter.
+
+    Special tokens, in brackets, do not count, nor single characters: with those a byte-level vocabulary spells bytes.
+    """
+    words = [piece for piece in pieces if len(piece.lstrip("Ġ▁#")) > 1 and not piece.startswith(("[", "<"))]
+    return sum(_CAPITAL.search(piece) is not None for piece in words) > len(words) / 100
