@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -174,6 +175,55 @@ def test_names_of_models_are_text_and_never_markup(mock_results: Path, tmp_path:
     build_site([tmp_path / "results"], tmp_path / "site")
     page = read(tmp_path / "site", "index.html")
     assert "<b>x</b>&" not in page and "&lt;b&gt;x" in page
+
+
+def change_records(folder: Path, dataset: str, **changed: Any) -> None:
+    for path in (folder / "good" / dataset).glob("seed-*.json"):
+        if "." not in path.stem:
+            record = json.loads(path.read_text("utf-8"))
+            path.write_text(json.dumps({**record, **changed}), encoding="utf-8")
+
+
+def test_scores_on_other_files_are_grey_and_never_the_best(mock_results: Path, tmp_path: Path) -> None:
+    shutil.copytree(mock_results / "of-good", tmp_path / "other")
+    change_records(tmp_path / "other", "mock-ner", protocol={"files": {"test.tsv": "0" * 64}})
+    folders = [mock_results / "of-poor", mock_results / "of-poor", tmp_path / "other"]
+    with gathered(folders) as (models, first):
+        (board,) = make_boards(models, first)
+    (line,) = (line for line in board.measured if line.model == "good")
+    poor = next(line for line in board.measured if line.model == "poor")
+    # Its score is the higher one; it is not compared, and neither group nor suite is averaged with it.
+    assert line.cells["mock-ner"].value > poor.cells["mock-ner"].value
+    assert "other files" in line.cells["mock-ner"].other and not line.cells["mock-ner"].best
+    assert poor.cells["mock-ner"].best and line.score is None and "NER" not in line.groups
+    assert line.cells["mock-classes"].other == ""
+    build_site(folders, tmp_path / "site")
+    assert "scored on other files than most models here" in read(tmp_path / "site", "index.html")
+
+
+def test_predictions_that_do_not_fit_the_data_do_not_stop_the_site(
+    mock_results: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(mock_results / "of-good", tmp_path / "results")
+    for path in (tmp_path / "results" / "good" / "mock-ner").glob("*.predictions.jsonl"):
+        path.write_text('{"id": "0", "prediction": ["O"]}\n', encoding="utf-8")
+    task = load_results(tmp_path / "results").models[0].tasks["mock-ner", ""]
+    assert "do not fit the data" in make_detail(task, None).reason
+
+
+def test_a_site_that_cannot_be_made_leaves_the_old_one(
+    mock_results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_site([mock_results / "of-good"], tmp_path / "site")
+
+    def broken(*arguments: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("biosmith.bench.leaderboard.make_detail", broken)
+    with pytest.raises(OSError, match="no space"):
+        build_site([mock_results / "of-good"], tmp_path / "site")
+    assert "good" in read(tmp_path / "site", "index.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
 
 def test_boards_average_only_complete_groups(mock_results: Path) -> None:

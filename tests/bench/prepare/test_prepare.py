@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 from pathlib import Path
@@ -172,6 +173,19 @@ def test_a_damaged_corpus_is_named_by_file_and_line(
     with pytest.raises(BadInput, match=message):
         prepare("chemprot", write_corpus(tmp_path / "raw", **{kind: text}), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_cut_file_and_an_abstract_that_comes_twice_are_named(tmp_path: Path) -> None:
+    raw = write_corpus(tmp_path / "raw")
+    path = next(raw.rglob("*abstracts*.tsv"))
+    text = path.read_bytes()
+    path.write_bytes(text + text)
+    with pytest.raises(BadInput, match="line 2: the abstract stands at line 1 too"):
+        prepare("chemprot", raw, tmp_path / "out")
+    path.with_name(path.name + ".gz").write_bytes(gzip.compress(text)[:-9])
+    path.unlink()
+    with pytest.raises(BadInput, match=r"\.gz, after line \d: is damaged"):
+        prepare("chemprot", raw, tmp_path / "out")
 
 
 def test_a_small_corpus_becomes_one_instance(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -56,11 +57,18 @@ def build_site(results: Sequence[Path], out: Path, data: Path | None = None) -> 
         boards = make_boards(models, first)
         if not boards:
             raise UsageError("the results have no run of a dataset of any suite")
-        if out.is_dir():
-            shutil.rmtree(out)
-        out.mkdir(parents=True)
-        (out / MARK).write_text("", encoding="utf-8")
-        return _Site(out, boards, models, data).build()
+        out.parent.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent))
+        try:
+            (new / MARK).write_text("", encoding="utf-8")
+            built = _Site(new, boards, models, data).build()
+            new.chmod(0o755)
+            if out.is_dir():
+                shutil.rmtree(out)
+            new.replace(out)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+        return built
 
 
 @dataclass
@@ -244,13 +252,18 @@ def _metric(name: str) -> str:
 
 def _footnotes(board: Board, names: Sequence[str]) -> dict[str, int]:
     """Reasons why figures of a group cannot be compared, numbered as they come."""
-    cells = (line.cells[name] for line in board.reported for name in names if name in line.cells)
+    lines = (*board.measured, *board.reported)
+    cells = (line.cells[name] for line in lines for name in names if name in line.cells)
     return {reason: i for i, reason in enumerate(dict.fromkeys(c.other for c in cells if c.other), start=1)}
 
 
 def _pictures(board: Board) -> list[dict[str, str]]:
     """Quality against speed and against size, over the datasets that all measured models have."""
-    shared = [n for n in board.datasets if all(n in line.cells for line in board.measured)]
+    shared = [
+        n
+        for n in board.datasets
+        if all(n in line.cells and not line.cells[n].other for line in board.measured)
+    ]
     if not shared:
         return []
     whole = all(line.score is not None for line in board.measured)

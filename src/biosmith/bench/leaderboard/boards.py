@@ -110,12 +110,13 @@ def gathered(results: Sequence[Path]) -> Iterator[tuple[list[ModelResults], str]
 def make_boards(models: Sequence[ModelResults], first: str) -> list[Board]:
     """A board for each suite with anything measured; the suite that was run comes first."""
     names = dict.fromkeys([first, *SUITES, "mock"])
+    usual = _usual_files(models)
     boards = []
     for name in names:
         if name not in SUITES and name != "mock":
             continue  # ablations are no suite of datasets
         suite = find_suite(name)
-        measured = [line for model in models if (line := _measured(model, suite)).cells]
+        measured = [line for model in models if (line := _measured(model, suite, usual)).cells]
         if measured:
             boards.append(
                 Board(suite, tuple(_mark_best(_by_score(measured))), tuple(_by_score(_reported(suite))))
@@ -123,9 +124,20 @@ def make_boards(models: Sequence[ModelResults], first: str) -> list[Board]:
     return boards
 
 
-def _measured(model: ModelResults, suite: Suite) -> Line:
+def _usual_files(models: Sequence[ModelResults]) -> dict[str, Mapping[str, str]]:
+    """The files that most models were scored on, for each dataset; those of the first where several are."""
+    found: dict[str, list[Mapping[str, str]]] = {}
+    for model in models:
+        for (dataset, arm), task in model.tasks.items():
+            if not arm:
+                found.setdefault(dataset, []).append(task.runs[0].protocol.get("files", {}))
+    return {dataset: max(files, key=files.count) for dataset, files in found.items()}
+
+
+def _measured(model: ModelResults, suite: Suite, usual: Mapping[str, Mapping[str, str]]) -> Line:
     tasks = model.of_suite(suite)
-    means = {name: task.summary(suite).mean for name, task in tasks.items()}
+    cells = {name: _cell(task, suite, usual[name]) for name, task in tasks.items()}
+    means = {name: cell.value / 100 for name, cell in cells.items() if not cell.other}
     groups, score, _ = group_scores(suite, means)
     runs = [run for task in tasks.values() for run in task.runs]
     seconds = sum(run.predict_seconds for run in runs)
@@ -136,7 +148,7 @@ def _measured(model: ModelResults, suite: Suite) -> Line:
         source="",
         score=None if score is None else 100 * score,
         groups={group: 100 * value for group, value in groups.items()},
-        cells={name: _cell(task, suite) for name, task in tasks.items()},
+        cells=cells,
         parameters=None if mark.parameters is None else mark.parameters / 1e6,
         speed=sum(run.instances for run in runs) / seconds if seconds else None,
         device=", ".join(sorted({run.device for run in runs})),
@@ -144,16 +156,17 @@ def _measured(model: ModelResults, suite: Suite) -> Line:
     )
 
 
-def _cell(task: TaskResults, suite: Suite) -> Cell:
+def _cell(task: TaskResults, suite: Suite, usual: Mapping[str, str]) -> Cell:
     summary = task.summary(suite)
-    other = task.runs[0].dataset in suite.values
-    low, high = (None, None) if other else task.interval()
+    low, high = (None, None) if task.runs[0].dataset in suite.values else task.interval()
+    same = task.runs[0].protocol.get("files", {}) == usual
     return Cell(
         100 * summary.mean,
         None if summary.sd is None else 100 * summary.sd,
         None if low is None else 100 * low,
         None if high is None else 100 * high,
         len(task.runs),
+        "" if same else "scored on other files than most models here",
     )
 
 
@@ -201,11 +214,10 @@ def _mark_best(lines: Sequence[Line]) -> list[Line]:
     best: dict[str, float] = {}
     for line in lines:
         for name, cell in line.cells.items():
-            best[name] = max(cell.value, best.get(name, cell.value))
-    return [
-        replace(
-            line,
-            cells={n: replace(c, best=len(lines) > 1 and c.value == best[n]) for n, c in line.cells.items()},
-        )
-        for line in lines
-    ]
+            if not cell.other:
+                best[name] = max(cell.value, best.get(name, cell.value))
+
+    def marked(name: str, cell: Cell) -> Cell:
+        return replace(cell, best=len(lines) > 1 and not cell.other and cell.value == best[name])
+
+    return [replace(line, cells={n: marked(n, c) for n, c in line.cells.items()}) for line in lines]

@@ -12,7 +12,7 @@ from biosmith.bench.errors import analyse_mentions
 from biosmith.bench.jobs import load_split
 from biosmith.bench.mock import FOLDER, find_task
 from biosmith.bench.results import Run, TaskResults
-from biosmith.errors import BiosmithError, UsageError
+from biosmith.errors import BiosmithError
 from biosmith.tasks.instances import Instance, Question
 from biosmith.tasks.labels import read_spans
 from biosmith.tasks.metrics.breakdown import confusion
@@ -92,8 +92,10 @@ def make_detail(task: TaskResults, data: Path | None) -> Detail:
         gold = load_split(run.dataset, folder, split)
         predictions = [prediction for _, prediction in task.predictions(run)]
         return _detail(run, dataset, gold, predictions, load_split(run.dataset, folder, "train"))
-    except (UsageError, BiosmithError) as error:
+    except BiosmithError as error:
         return Detail(run, str(error))
+    except (ValueError, TypeError, KeyError, OSError) as error:  # anybody's submission must not stop the site
+        return Detail(run, f"its predictions do not fit the data: {error}")
 
 
 def _detail(

@@ -110,7 +110,9 @@ def _find_corpus(raw: Path) -> Path:
 
 def _pairs(folder: Path, start: str, end: str, faults: Rejects) -> Iterator[Pair]:
     texts = {}
-    for _, line, (id, title, abstract) in _rows(folder, f"{start}_abstracts{end}.tsv", 3):
+    for path, line, (id, title, abstract) in _rows(folder, f"{start}_abstracts{end}.tsv", 3):
+        if id in texts:
+            raise BadInput(path, f"the abstract stands at {texts[id][2]} too", record=line, value=id)
         texts[id] = (title, abstract, line)
     entities: dict[str, dict[str, _Entity]] = defaultdict(dict)
     for path, line, cells in _rows(folder, f"{start}_entities{end}.tsv", 6):
@@ -156,15 +158,18 @@ def _rows(folder: Path, name: str, columns: int) -> Iterator[tuple[Path, str, li
     path = find_file(folder, name)
     if path is None:
         raise UsageError(f"{folder} has no {name}")
+    number = 0
     with files.open_decompressed(path) as stream:
-        for number, raw in enumerate(stream, start=1):
-            try:
+        try:
+            for number, raw in enumerate(stream, start=1):
                 cells = raw.decode("utf-8").rstrip("\r\n").split("\t")
-            except UnicodeDecodeError as error:
-                raise BadInput(path, f"is not UTF-8: {error.reason}", record=f"line {number}") from error
-            if len(cells) != columns:
-                raise BadInput(path, f"has {len(cells)} columns, not {columns}", record=f"line {number}")
-            yield path, f"line {number}", cells
+                if len(cells) != columns:
+                    raise BadInput(path, f"has {len(cells)} columns, not {columns}", record=f"line {number}")
+                yield path, f"line {number}", cells
+        except UnicodeDecodeError as error:
+            raise BadInput(path, f"is not UTF-8: {error.reason}", record=f"line {number}") from error
+        except files.BROKEN as error:
+            raise BadInput(path, f"is damaged: {error}", record=f"after line {number}") from error
 
 
 def _entity(path: Path, line: str, cells: list[str], text: str) -> _Entity:
