@@ -6,7 +6,6 @@ all layers of a group are one layer, gone through again and again (cross-layer p
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,18 +13,14 @@ from typing import Any, Literal
 from torch import nn
 
 from biosmith.errors import UsageError
-from biosmith.models.bert import check_config
+from biosmith.models.configuration import EncoderConfig
 from biosmith.models.encoder import Embeddings, Encoder, PostNormLayer
 from biosmith.models.heads import MaskedLanguageHead
 
 
 @dataclass(frozen=True)
-class AlbertConfig:
-    """A post-LN encoder with narrow embeddings and shared layers; the defaults are ALBERT-base (Lan et al., Table 1).
-
-    Raises:
-        UsageError: a value is impossible; the message names the field and the valid values.
-    """
+class AlbertConfig(EncoderConfig):
+    """A post-LN encoder with narrow embeddings and shared layers; the defaults are ALBERT-base (Lan et al., Table 1)."""
 
     kind: Literal["albert"] = "albert"
     vocabulary_size: int = 30_000
@@ -45,57 +40,13 @@ class AlbertConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        check_config(
-            self,
-            (
-                "vocabulary_size",
-                "embedding_width",
-                "layers",
-                "groups",
-                "width",
-                "heads",
-                "feed_forward",
-                "positions",
-                "token_types",
-            ),
-            rates=("dropout", "attention_dropout"),
-            activations=("activation",),
-        )
+        super().__post_init__()
         if self.groups > self.layers:
             raise UsageError(f"{self.layers} layers cannot make {self.groups} groups")
-
-    @property
-    def head_width(self) -> int:
-        """Width of one attention head."""
-        return self.width // self.heads
-
-    @property
-    def head_activation(self) -> str:
-        """Activation of the masked-language head."""
-        return self.activation
-
-    @property
-    def head_initializer_range(self) -> float:
-        """Standard deviation that the heads' matrices start with."""
-        return self.initializer_range
-
-    @property
-    def has_segments(self) -> bool:
-        """Whether the family tells segments apart."""
-        return True
-
-    @property
-    def has_pooler(self) -> bool:
-        """The family has a pooler and a sentence-order head."""
-        return True
 
     def group_of(self, layer: int) -> int:
         """The group, and so the parameters, of a layer (the first is 0)."""
         return layer * self.groups // self.layers
-
-    def without_dropout(self) -> AlbertConfig:
-        """The same model with both dropouts off."""
-        return dataclasses.replace(self, dropout=0.0, attention_dropout=0.0)
 
     def make_encoder(self, *, pooler: bool) -> Encoder:
         """A fresh encoder."""

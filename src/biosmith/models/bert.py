@@ -6,8 +6,6 @@ V vocabulary.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -15,22 +13,17 @@ import torch
 from torch import Tensor, nn
 
 from biosmith.errors import UsageError
+from biosmith.models.configuration import EncoderConfig
 from biosmith.models.encoder import Encoder, initialise
 from biosmith.models.heads import MaskedLanguageHead, NextSentenceHead
 
 if TYPE_CHECKING:
     from biosmith.models.families import ModelConfig
 
-ACTIVATIONS = ("gelu", "gelu_new")
-
 
 @dataclass(frozen=True)
-class BertConfig:
-    """A post-LN BERT encoder; the defaults are BERT-base, uncased (Devlin et al., 2019, section 3).
-
-    Raises:
-        UsageError: a value is impossible; the message names the field and the valid values.
-    """
+class BertConfig(EncoderConfig):
+    """A post-LN BERT encoder; the defaults are BERT-base, uncased (Devlin et al., 2019, section 3)."""
 
     kind: Literal["bert"] = "bert"
     vocabulary_size: int = 30_522
@@ -47,43 +40,6 @@ class BertConfig:
     initializer_range: float = 0.02  # standard deviation of the truncated normal
     pad_id: int = 0
 
-    def __post_init__(self) -> None:
-        check_config(
-            self,
-            ("vocabulary_size", "layers", "width", "heads", "feed_forward", "positions", "token_types"),
-            rates=("dropout", "attention_dropout"),
-            activations=("activation",),
-        )
-
-    @property
-    def head_width(self) -> int:
-        """Width of one attention head."""
-        return self.width // self.heads
-
-    @property
-    def head_activation(self) -> str:
-        """Activation of the masked-language head."""
-        return self.activation
-
-    @property
-    def head_initializer_range(self) -> float:
-        """Standard deviation that the heads' matrices start with."""
-        return self.initializer_range
-
-    @property
-    def has_segments(self) -> bool:
-        """Whether the family tells segments apart."""
-        return True
-
-    @property
-    def has_pooler(self) -> bool:
-        """Whether the family has a pooler and a head over pairs of segments."""
-        return True
-
-    def without_dropout(self) -> BertConfig:
-        """The same model with both dropouts off."""
-        return dataclasses.replace(self, dropout=0.0, attention_dropout=0.0)
-
     def make_encoder(self, *, pooler: bool) -> Encoder:
         """A fresh encoder."""
         return Encoder(self, pooler=pooler)
@@ -91,24 +47,6 @@ class BertConfig:
     def make_masked_language_head(self) -> MaskedLanguageHead:
         """A fresh head, before `initialise`."""
         return MaskedLanguageHead(self)
-
-
-def check_config(
-    config: ModelConfig, counts: Sequence[str], *, rates: Sequence[str], activations: Sequence[str]
-) -> None:
-    """Raise `UsageError` where a value is impossible: fields that count something, dropout rates, activations."""
-    for name in counts:
-        if getattr(config, name) < 1:
-            raise UsageError(f"model {name} must be at least 1, not {getattr(config, name)}")
-    for name in rates:
-        if not 0 <= getattr(config, name) < 1:
-            raise UsageError(f"model {name} must lie in [0, 1), not {getattr(config, name)}")
-    if config.width % config.heads:
-        raise UsageError(f"model width {config.width} cannot be shared out among {config.heads} heads")
-    for name in activations:
-        if getattr(config, name) not in ACTIVATIONS:
-            valid = ", ".join(ACTIVATIONS)
-            raise UsageError(f"model {name} {getattr(config, name)!r} is unknown; valid: {valid}")
 
 
 class PretrainingLogits(NamedTuple):

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from biosmith.errors import UsageError
-from biosmith.models.bert import PretrainingModel, check_config
+from biosmith.models.bert import PretrainingModel
+from biosmith.models.configuration import EncoderConfig
 from biosmith.models.encoder import Embeddings, Encoder, initialise
 from biosmith.models.heads import MaskedLanguageHead, activate
 
@@ -32,12 +33,8 @@ SHARED_FIELDS = (
 
 
 @dataclass(frozen=True)
-class ElectraConfig:
-    """A post-LN encoder whose embeddings have a width of their own; the defaults are ELECTRA-base's discriminator.
-
-    Raises:
-        UsageError: a value is impossible; the message names the field and the valid values.
-    """
+class ElectraConfig(EncoderConfig):
+    """A post-LN encoder whose embeddings have a width of their own; the defaults are ELECTRA-base's discriminator."""
 
     kind: Literal["electra"] = "electra"
     vocabulary_size: int = 30_522
@@ -55,51 +52,15 @@ class ElectraConfig:
     initializer_range: float = 0.02  # standard deviation of the truncated normal
     pad_id: int = 0
 
-    def __post_init__(self) -> None:
-        check_config(
-            self,
-            (
-                "vocabulary_size",
-                "embedding_width",
-                "layers",
-                "width",
-                "heads",
-                "feed_forward",
-                "positions",
-                "token_types",
-            ),
-            rates=("dropout", "attention_dropout"),
-            activations=("activation",),
-        )
-
-    @property
-    def head_width(self) -> int:
-        """Width of one attention head."""
-        return self.width // self.heads
-
     @property
     def head_activation(self) -> str:
         """Activation of the generator's head: the exact form whatever the layers have, as in transformers."""
         return "gelu"
 
     @property
-    def head_initializer_range(self) -> float:
-        """Standard deviation that the heads' matrices start with."""
-        return self.initializer_range
-
-    @property
-    def has_segments(self) -> bool:
-        """Whether the family tells segments apart."""
-        return True
-
-    @property
     def has_pooler(self) -> bool:
         """The family has neither pooler nor a head over pairs of segments."""
         return False
-
-    def without_dropout(self) -> ElectraConfig:
-        """The same model with both dropouts off."""
-        return dataclasses.replace(self, dropout=0.0, attention_dropout=0.0)
 
     def make_encoder(self, *, pooler: bool) -> Encoder:
         """A fresh encoder."""

@@ -7,23 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from biosmith.errors import BadInput
-from biosmith.models import albert_names, bert_names, electra_names, megatron_names, modern_names
 from biosmith.models.albert import AlbertConfig
+from biosmith.models.albert_names import AlbertNames
 from biosmith.models.bert import BertConfig
+from biosmith.models.bert_names import BertNames
 from biosmith.models.electra import ElectraConfig
+from biosmith.models.electra_names import ElectraNames
 from biosmith.models.megatron import MegatronConfig
+from biosmith.models.megatron_names import MegatronNames
 from biosmith.models.modern import ModernConfig
+from biosmith.models.modern_names import ModernNames
 from biosmith.models.naming import Names
 
 ModelConfig = BertConfig | ModernConfig | MegatronConfig | ElectraConfig | AlbertConfig
 
 # Hugging Face's model_type, which is `config.kind` -> the family's names.
 FAMILIES: dict[str, Names] = {
-    "bert": bert_names,
-    "modernbert": modern_names,
-    "megatron-bert": megatron_names,
-    "electra": electra_names,
-    "albert": albert_names,
+    "bert": BertNames(),
+    "modernbert": ModernNames(),
+    "megatron-bert": MegatronNames(),
+    "electra": ElectraNames(),
+    "albert": AlbertNames(),
 }
 
 

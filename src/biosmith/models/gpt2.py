@@ -11,7 +11,6 @@ Z latent size, V vocabulary.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from biosmith.errors import UsageError
+from biosmith.models.configuration import check_config, without_dropout
 from biosmith.models.heads import activate
 from biosmith.models.memory_attention import CachedAttention, MemoryAttention, PackedLayout, PaddedAttention
 
@@ -49,20 +48,12 @@ class Gpt2Config:
     end_id: int = 50_259
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary_size", "layers", "width", "heads", "positions"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"decoder {name} must be at least 1, not {getattr(self, name)}")
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"decoder {name} must lie in [0, 1), not {getattr(self, name)}")
-        if self.width % self.heads:
-            raise UsageError(f"decoder width {self.width} cannot be shared out among {self.heads} heads")
-        if self.activation not in ("gelu", "gelu_new"):
-            raise UsageError(f"decoder activation {self.activation!r} is unknown; valid: gelu, gelu_new")
+        check_config(self, "decoder")
 
     def without_dropout(self) -> Gpt2Config:
         """The same decoder with both dropouts off."""
-        return dataclasses.replace(self, dropout=0.0, attention_dropout=0.0)
+        made: Gpt2Config = without_dropout(self)
+        return made
 
 
 @dataclass(frozen=True)

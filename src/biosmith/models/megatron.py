@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from biosmith.errors import UsageError
 from biosmith.models.attention import Attend, PackedAttention, PaddedAttention
-from biosmith.models.bert import check_config
+from biosmith.models.configuration import EncoderConfig
 from biosmith.models.encoder import Attention, Encoder, FeedForward
 from biosmith.models.heads import MaskedLanguageHead
 
@@ -27,12 +27,8 @@ VOCABULARY_MULTIPLE = 128
 
 
 @dataclass(frozen=True)
-class MegatronConfig:
-    """A pre-LN BERT encoder; the defaults are BioMegatron-345m with BERT's uncased vocabulary (Table 1).
-
-    Raises:
-        UsageError: a value is impossible; the message names the field and the valid values.
-    """
+class MegatronConfig(EncoderConfig):
+    """A pre-LN BERT encoder; the defaults are BioMegatron-345m with BERT's uncased vocabulary (Table 1)."""
 
     kind: Literal["megatron-bert"] = "megatron-bert"
     vocabulary_size: int = 30_522  # pieces; the word embedding has `rows` of them
@@ -50,62 +46,16 @@ class MegatronConfig:
     initializer_range: float = 0.02  # of the normal; divided by sqrt(2 * layers) where a block ends
     pad_id: int = 0
 
-    def __post_init__(self) -> None:
-        check_config(
-            self,
-            (
-                "vocabulary_size",
-                "vocabulary_multiple",
-                "layers",
-                "width",
-                "heads",
-                "feed_forward",
-                "positions",
-                "token_types",
-            ),
-            rates=("dropout", "attention_dropout"),
-            activations=("activation",),
-        )
-
     @property
     def rows(self) -> int:
         """Rows of the word embedding: one a piece, and rows that stand for nothing, whose logits no loss counts."""
         return math.ceil(self.vocabulary_size / self.vocabulary_multiple) * self.vocabulary_multiple
 
     @property
-    def head_width(self) -> int:
-        """Width of one attention head."""
-        return self.width // self.heads
-
-    @property
-    def head_activation(self) -> str:
-        """Activation of the masked-language head."""
-        return self.activation
-
-    @property
-    def head_initializer_range(self) -> float:
-        """Standard deviation that the heads' matrices start with."""
-        return self.initializer_range
-
-    @property
     def output_initializer_range(self) -> float:
         """Standard deviation of the matrices whose product is added to the residual stream (Radford et al., 2019,
         GPT-2, section 2.3; Shoeybi et al., 2019, section 4.1)."""
         return self.initializer_range / math.sqrt(2 * self.layers)
-
-    @property
-    def has_segments(self) -> bool:
-        """The family tells segments apart."""
-        return True
-
-    @property
-    def has_pooler(self) -> bool:
-        """The family has a pooler and a sentence-order head."""
-        return True
-
-    def without_dropout(self) -> MegatronConfig:
-        """The same model with both dropouts off."""
-        return dataclasses.replace(self, dropout=0.0, attention_dropout=0.0)
 
     def make_encoder(self, *, pooler: bool) -> Encoder:
         """A fresh encoder."""

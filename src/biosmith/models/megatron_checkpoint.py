@@ -28,9 +28,9 @@ from torch import Tensor
 
 from biosmith.artefact import Manifest, describe_input
 from biosmith.errors import BadInput, UsageError
-from biosmith.models import megatron_names
 from biosmith.models.checkpoint import build_encoder
 from biosmith.models.megatron import MegatronConfig
+from biosmith.models.megatron_names import MegatronNames
 from biosmith.models.saving import TOKENIZER_FILES, write_folder
 
 LATEST = "latest_checkpointed_iteration.txt"
@@ -180,17 +180,18 @@ def convert_megatron(
     missing = tuple(
         part for part, start in PARTS.items() if not any(name.startswith(start) for name in tensors)
     )
-    architecture = megatron_names.architecture(
+    names = MegatronNames()
+    architecture = names.architecture(
         masked_language="lm_head" not in missing,
         next_sentence="binary_head" not in missing and "pooler" not in missing,
     )
     if dtype is not None:
         tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()}
-    if architecture == megatron_names.BARE:
+    if architecture == names.BARE:
         tensors = {
             name.removeprefix("bert."): t for name, t in tensors.items() if not name.startswith("cls.")
         }
-    raw = megatron_names.config_to_hugging_face(config, None)
+    raw = names.config_to_hugging_face(config, None)
     raw |= {
         "architectures": [architecture],
         "dtype": str(next(iter(tensors.values())).dtype).removeprefix("torch."),

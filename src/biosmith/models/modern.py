@@ -7,7 +7,6 @@ layer and local in the others. Shapes as in `encoder`.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,18 +15,14 @@ from torch import Tensor, nn
 
 from biosmith.errors import UsageError
 from biosmith.models.attention import Attend, PackedAttention, PaddedAttention, RotaryAttention
-from biosmith.models.bert import check_config
+from biosmith.models.configuration import EncoderConfig
 from biosmith.models.encoder import Attention, Encoder, initialise
 from biosmith.models.heads import MaskedLanguageHead, activate
 
 
 @dataclass(frozen=True)
-class ModernConfig:
-    """A modern encoder; the defaults are the published ModernBERT-base, its padding id apart.
-
-    Raises:
-        UsageError: a value is impossible; the message names the field and the valid values.
-    """
+class ModernConfig(EncoderConfig):
+    """A modern encoder; the defaults are the published ModernBERT-base, its padding id apart."""
 
     kind: Literal["modernbert"] = "modernbert"
     vocabulary_size: int = 50_368
@@ -57,31 +52,12 @@ class ModernConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        check_config(
-            self,
-            (
-                "vocabulary_size",
-                "layers",
-                "width",
-                "heads",
-                "feed_forward",
-                "positions",
-                "global_every",
-                "local_attention",
-            ),
-            rates=("dropout", "embedding_dropout", "attention_dropout"),
-            activations=("activation", "head_activation"),
-        )
+        super().__post_init__()
         if self.head_width % 2:
             raise UsageError(f"rotary positions need an even head width, not {self.head_width}")
         for name in ("global_theta", "local_theta"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"model {name} must be positive, not {getattr(self, name)}")
-
-    @property
-    def head_width(self) -> int:
-        """Width of one attention head."""
-        return self.width // self.heads
 
     @property
     def window(self) -> int:
@@ -106,10 +82,6 @@ class ModernConfig:
     def is_global(self, layer: int) -> bool:
         """Whether a layer (the first is 0) sees the whole sequence."""
         return layer % self.global_every == 0
-
-    def without_dropout(self) -> ModernConfig:
-        """The same model with every dropout off."""
-        return dataclasses.replace(self, dropout=0.0, embedding_dropout=0.0, attention_dropout=0.0)
 
     def make_encoder(self, *, pooler: bool) -> Encoder:
         """A fresh encoder."""

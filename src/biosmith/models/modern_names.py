@@ -10,21 +10,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from biosmith.errors import BadInput, UsageError
-from biosmith.models.bert import ACTIVATIONS
-from biosmith.models.bert_names import ACTIVATION_NAMES
+from biosmith.errors import BadInput
 from biosmith.models.modern import ModernConfig
-from biosmith.models.naming import Place
+from biosmith.models.naming import Names, Place
 
-PREFIX, HEADS, BARE = "model.", ("head.", "decoder."), "ModernBertModel"
-BUFFERS: tuple[str, ...] = ()
-WITHOUT_POOLER: tuple[str, ...] = ()
-ALIASES = {"decoder.weight": "embeddings.tok_embeddings.weight"}
-
-# Hugging Face's field -> ours.
-FIELDS = {
+_FIELDS = {
     "vocab_size": "vocabulary_size",
     "num_hidden_layers": "layers",
     "hidden_size": "width",
@@ -50,101 +42,100 @@ GLOBAL, LOCAL = "full_attention", "sliding_attention"
 EVERY, THETAS = "global_attn_every_n_layers", {"global_theta": GLOBAL, "local_theta": LOCAL}
 
 # What a file may leave out: transformers' own defaults, which are ModernBERT-base's.
-_DEFAULTS = dataclasses.replace(ModernConfig(), pad_id=50_283)
-
-# Further keys of a new file. The first line matters: transformers' defaults are tokens of the published vocabulary.
-_FURTHER: dict[str, Any] = {
-    **dict.fromkeys(("bos_token_id", "cls_token_id", "eos_token_id", "sep_token_id")),
-    "classifier_dropout": 0.0,
-    "classifier_pooling": "cls",
-    "initializer_cutoff_factor": 2.0,
-    "sparse_prediction": False,
-    "tie_word_embeddings": True,
-}
+DEFAULTS = dataclasses.replace(ModernConfig(), pad_id=50_283)
 
 
-def places(config: ModernConfig) -> dict[str, Place]:
-    """Canonical Hugging Face name -> place, for a model of that configuration."""
-    biases = {
-        "embeddings.norm": ("encoder.embeddings.norm", config.norm_bias),
-        "final_norm": ("encoder.final_norm", config.norm_bias),
-        "head.dense": ("masked_language_head.dense", config.head_bias),
-        "head.norm": ("masked_language_head.norm", config.norm_bias),
+class ModernNames(Names):
+    """See `Names`."""
+
+    TITLE, PREFIX, BARE = "ModernBERT", "model.", "ModernBertModel"
+    PARTS: ClassVar = {"masked_language_head": ("head.", "decoder.")}
+    BUFFERS = ()
+    ALIASES: ClassVar = {"decoder.weight": "embeddings.tok_embeddings.weight"}
+    FIELDS: ClassVar = _FIELDS
+    DEFAULTS = DEFAULTS
+    # The first line matters: transformers' defaults are tokens of the published vocabulary.
+    NEW: ClassVar = {
+        **dict.fromkeys(("bos_token_id", "cls_token_id", "eos_token_id", "sep_token_id")),
+        "classifier_dropout": 0.0,
+        "classifier_pooling": "cls",
+        "initializer_cutoff_factor": 2.0,
+        "sparse_prediction": False,
+        "tie_word_embeddings": True,
     }
-    for layer in range(config.layers):
-        theirs, ours = f"layers.{layer}.", f"encoder.layers.{layer}."
-        if layer:  # the first layer reads the normalised embeddings as they are
-            biases[f"{theirs}attn_norm"] = (f"{ours}attention_norm", config.norm_bias)
-        biases |= {
-            f"{theirs}attn.Wqkv": (f"{ours}attention.qkv", config.attention_bias),
-            f"{theirs}attn.Wo": (f"{ours}attention.output", config.attention_bias),
-            f"{theirs}mlp_norm": (f"{ours}feed_forward_norm", config.norm_bias),
-            f"{theirs}mlp.Wi": (f"{ours}feed_forward.up", config.feed_forward_bias),
-            f"{theirs}mlp.Wo": (f"{ours}feed_forward.down", config.feed_forward_bias),
+    FIXED: ClassVar[Mapping[str, Any]] = {}
+
+    def places(self, config: Any) -> dict[str, Place]:
+        """See `Names`."""
+        biases = {
+            "embeddings.norm": ("encoder.embeddings.norm", config.norm_bias),
+            "final_norm": ("encoder.final_norm", config.norm_bias),
+            "head.dense": ("masked_language_head.dense", config.head_bias),
+            "head.norm": ("masked_language_head.norm", config.norm_bias),
         }
-    table = {"embeddings.tok_embeddings.weight": Place("encoder.embeddings.words.weight")}
-    for name, (place, has_bias) in biases.items():
-        for kind in ("weight", "bias") if has_bias else ("weight",):
-            table[f"{name}.{kind}"] = Place(f"{place}.{kind}")
-    if config.decoder_bias:
-        table["decoder.bias"] = Place("masked_language_head.bias")
-    return table
+        for layer in range(config.layers):
+            theirs, ours = f"layers.{layer}.", f"encoder.layers.{layer}."
+            if layer:  # the first layer reads the normalised embeddings as they are
+                biases[f"{theirs}attn_norm"] = (f"{ours}attention_norm", config.norm_bias)
+            biases |= {
+                f"{theirs}attn.Wqkv": (f"{ours}attention.qkv", config.attention_bias),
+                f"{theirs}attn.Wo": (f"{ours}attention.output", config.attention_bias),
+                f"{theirs}mlp_norm": (f"{ours}feed_forward_norm", config.norm_bias),
+                f"{theirs}mlp.Wi": (f"{ours}feed_forward.up", config.feed_forward_bias),
+                f"{theirs}mlp.Wo": (f"{ours}feed_forward.down", config.feed_forward_bias),
+            }
+        table = {"embeddings.tok_embeddings.weight": Place("encoder.embeddings.words.weight")}
+        for name, (place, has_bias) in biases.items():
+            for kind in ("weight", "bias") if has_bias else ("weight",):
+                table[f"{name}.{kind}"] = Place(f"{place}.{kind}")
+        if config.decoder_bias:
+            table["decoder.bias"] = Place("masked_language_head.bias")
+        return table
 
+    def parts(self, names: Iterable[str]) -> frozenset[str]:
+        """See `Names`; tuned models call a layer of theirs `head` too."""
+        names = list(names)
+        is_tuned = any(name.startswith("classifier.") for name in names)
+        return frozenset() if is_tuned else super().parts(names)
 
-def canonical(name: str) -> str:
-    """A file's name for a tensor without the prefix "model."."""
-    return name.removeprefix(PREFIX)
+    def _settled(self, values: dict[str, Any], raw: Mapping[str, Any], file: Path) -> dict[str, Any]:
+        if raw.get("pad_token_id", 0) is None:
+            values["pad_id"] = 0
+        values["global_every"] = _global_every(raw, int(values["layers"]), file)
+        return values | {ours: _theta(raw, ours, file) for ours in THETAS}
 
+    def config_to_hugging_face(self, config: Any, raw: Mapping[str, Any] | None) -> dict[str, Any]:
+        """A `config.json` with every field of ours. `raw` is the file it came from: it changes only where it says
+        something else."""
+        base: dict[str, Any] = {"model_type": config.kind, **self.NEW} if raw is None else dict(raw)
+        before = None if raw is None else self.config_from_hugging_face(raw, Path("config.json"))
 
-def part_of(name: str) -> str | None:
-    """The part that a canonical name belongs to; None for the encoder itself and unknown names."""
-    return "masked_language_head" if name.startswith(HEADS) else None
+        def changed(*names: str) -> bool:
+            return before is None or any(getattr(config, name) != getattr(before, name) for name in names)
 
-
-def parts(names: Iterable[str]) -> frozenset[str]:
-    """The parts that a folder with such canonical names holds: tuned models call a layer of theirs `head` too."""
-    names = list(names)
-    is_tuned = any(name.startswith("classifier.") for name in names)
-    is_head = any(part_of(name) and name not in ALIASES for name in names)
-    return frozenset({"masked_language_head"} if is_head and not is_tuned else ())
-
-
-def architecture(*, masked_language: bool, next_sentence: bool) -> str:
-    """Class name in transformers of a model with these heads."""
-    return "ModernBertForMaskedLM" if masked_language else BARE
-
-
-def config_from_hugging_face(raw: Mapping[str, Any], file: Path) -> ModernConfig:
-    """Our configuration from a `config.json`.
-
-    Raises:
-        BadInput: a ModernBERT with something that this encoder does not compute.
-    """
-    if raw.get("tie_word_embeddings") is False:
-        raise BadInput(file, "the decoder is not tied to the word embedding", value=False, valid=[True])
-    values = {ours: getattr(_DEFAULTS, ours) for ours in FIELDS.values()}
-    values |= {ours: raw[theirs] for theirs, ours in FIELDS.items() if raw.get(theirs) is not None}
-    if raw.get("pad_token_id", 0) is None:
-        values["pad_id"] = 0
-    for key in ("hidden_activation", "classifier_activation"):
-        ours = FIELDS[key]
-        values[ours] = ACTIVATION_NAMES.get(values[ours], values[ours])
-        if values[ours] not in ACTIVATIONS:
-            valid = [*ACTIVATIONS, *ACTIVATION_NAMES]
-            raise BadInput(file, f"{key} is not supported", value=raw[key], valid=valid)
-    values["global_every"] = _global_every(raw, int(values["layers"]), file)
-    values |= {ours: _theta(raw, ours, file) for ours in THETAS}
-    try:
-        return ModernConfig(**values)
-    except (TypeError, UsageError) as error:
-        raise BadInput(file, f"is not a usable ModernBERT configuration: {error}") from error
+        base |= {theirs: getattr(config, ours) for theirs, ours in self.FIELDS.items() if changed(ours)}
+        if changed("layers", "global_every"):
+            if base.get("layer_types") is not None:
+                base["layer_types"] = _layer_types(config.layers, config.global_every)
+            else:
+                base[EVERY] = config.global_every
+        for ours, kind in THETAS.items():
+            if not changed(ours):
+                continue
+            value = getattr(config, ours)
+            if base.get("rope_parameters") is not None:
+                nested = base["rope_parameters"]
+                base["rope_parameters"] = {**nested, kind: {**(nested.get(kind) or {}), "rope_theta": value}}
+            else:
+                base[ours.replace("theta", "rope_theta")] = value
+        return base
 
 
 def _global_every(raw: Mapping[str, Any], layers: int, file: Path) -> int:
     """Which layers are global, as the number that every index of one is divisible by."""
     kinds = raw.get("layer_types")
     if kinds is None:
-        return int(raw.get(EVERY) or _DEFAULTS.global_every)
+        return int(raw.get(EVERY) or DEFAULTS.global_every)
     for every in range(1, layers + 1):
         if list(kinds) == _layer_types(layers, every):
             return every
@@ -165,31 +156,4 @@ def _theta(raw: Mapping[str, Any], ours: str, file: Path) -> float:
     flat = ours.replace("theta", "rope_theta")
     if "rope_theta" not in found and ours == "local_theta" and raw.get(flat, 0) is None:
         return _theta(raw, "global_theta", file)
-    return float(found.get("rope_theta") or raw.get(flat) or getattr(_DEFAULTS, ours))
-
-
-def config_to_hugging_face(config: ModernConfig, raw: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A `config.json` with every field of ours. `raw` is the file it came from: it changes only where it says
-    something else."""
-    base: dict[str, Any] = {"model_type": "modernbert", **_FURTHER} if raw is None else dict(raw)
-    before = None if raw is None else config_from_hugging_face(raw, Path("config.json"))
-
-    def changed(*names: str) -> bool:
-        return before is None or any(getattr(config, name) != getattr(before, name) for name in names)
-
-    base |= {theirs: getattr(config, ours) for theirs, ours in FIELDS.items() if changed(ours)}
-    if changed("layers", "global_every"):
-        if base.get("layer_types") is not None:
-            base["layer_types"] = _layer_types(config.layers, config.global_every)
-        else:
-            base[EVERY] = config.global_every
-    for ours, kind in THETAS.items():
-        if not changed(ours):
-            continue
-        value = getattr(config, ours)
-        if base.get("rope_parameters") is not None:
-            nested = base["rope_parameters"]
-            base["rope_parameters"] = {**nested, kind: {**(nested.get(kind) or {}), "rope_theta": value}}
-        else:
-            base[ours.replace("theta", "rope_theta")] = value
-    return base
+    return float(found.get("rope_theta") or raw.get(flat) or getattr(DEFAULTS, ours))

@@ -20,7 +20,7 @@ from torch import Tensor
 from biosmith.artefact import Manifest, describe_input, require_new_folder, write_json
 from biosmith.errors import BadInput, UsageError
 from biosmith.models.bert import BertConfig
-from biosmith.models.bert_names import ALIASES, BUFFERS, canonical, config_from_hugging_face
+from biosmith.models.bert_names import BertNames
 from biosmith.models.checkpoint import PICKLE, build_encoder
 from biosmith.models.converting import read_pickle
 from biosmith.models.gpt2 import Gpt2Config
@@ -69,9 +69,11 @@ def convert_optimus(source: Path, out: Path) -> Path:
     projection = tensors.pop(LINEAR, None)
     if projection is None:
         raise BadInput(encoder_folder / PICKLE, f"lacks {LINEAR!r}, the layer to mean and log-variance")
-    config = config_from_hugging_face({**raw, "model_type": "bert"}, encoder_folder / "config.json")
-    kept = {canonical(n): t for n, t in tensors.items() if canonical(n) not in (*BUFFERS, *ALIASES)}
-    encoder = build_encoder(encoder_folder, config, {**raw, "model_type": "bert"}, kept)
+    raw, names = {**raw, "model_type": "bert"}, BertNames()
+    config: BertConfig = names.config_from_hugging_face(raw, encoder_folder / "config.json")
+    dropped = (*names.BUFFERS, *names.ALIASES)
+    kept = {c: tensor for n, tensor in tensors.items() if (c := names.canonical(n)) not in dropped}
+    encoder = build_encoder(encoder_folder, config, raw, kept)
     raw_decoder, tensors = _read(decoder_folder)
     latent = {"to_latent.weight": projection}
     latent |= {
@@ -87,7 +89,7 @@ def convert_optimus(source: Path, out: Path) -> Path:
             latent_size=projection.shape[0] // 2,
             memory="to_memory.weight" in latent,
             embedding="to_embedding.weight" in latent,
-            encoder=config if isinstance(config, BertConfig) else BertConfig(),
+            encoder=config,
             decoder=shape,
         )
         model = assemble(vae, encoder, decoder.state_dict(), latent, source)

@@ -179,7 +179,7 @@ def hugging_face_tensors(
         found[name] = tensor if place.third is None else tensor.chunk(3)[place.third].clone()
     if origin is None:
         outer = "" if architecture == family.BARE else family.PREFIX
-        return {n if n.startswith(family.HEADS) else outer + n: tensor for n, tensor in found.items()}
+        return {n if n.startswith(family.heads) else outer + n: tensor for n, tensor in found.items()}
     for alias, name in family.ALIASES.items():
         if alias in origin.names:
             found[alias] = found[name].clone()
