@@ -64,6 +64,19 @@ def test_the_same_pmid_is_kept_out_whatever_the_text(tmp_path: Path) -> None:
     assert build(tmp_path, documents, benchmark)["filtered"] == {"excluded": 1}
 
 
+def test_a_pubtator_file_keeps_out_abstracts_and_full_texts_of_its_numbers(tmp_path: Path) -> None:
+    benchmark = tmp_path / "benchmark.pubtator"
+    benchmark.write_text("10021369|t|The title as it was then.\n10021369|a|\n", encoding="utf-8")
+    documents = [
+        {"id": "PMID:10021369", "title": "Another title"},
+        {"id": "PMC77", "pmid": "10021369", "text": "Its full text."},
+        {"id": "10021369", "text": "A document of a collection that numbers its documents."},
+        {"id": "PMC10021369", "text": "Another article."},
+    ]
+    counts = build(tmp_path, documents, benchmark)
+    assert (counts["documents"], counts["filtered"]) == (2, {"excluded": 2})
+
+
 def test_equal_ids_that_name_no_article_keep_nothing_out(tmp_path: Path) -> None:
     # Sentences of benchmark files are numbered from 0, and so are documents of other collections.
     benchmark = jsonl(tmp_path / "benchmark.jsonl", [{"id": "0", "text": "One text."}])

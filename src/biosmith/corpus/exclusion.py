@@ -1,7 +1,8 @@
 """What `corpus build --exclude` keeps out: documents that are, or repeat, those of given files (benchmarks, mostly).
 
-A document is excluded if it has the PMID or PMC id of one of theirs, or if a run of 13 words of its text stands in one
-of theirs (the length that Brown et al., 2020, GPT-3, appendix C, clean by). Runs, not similarity: benchmark files often
+A document is excluded if it has the PMID or PMC id of one of theirs, abstract or full text, or if a run of 13 words of
+its text stands in one of theirs (the length that Brown et al., 2020, GPT-3, appendix C, clean by). A number of five to
+eight digits that is all of the id of one of theirs is a PMID, as in PubTator and BioC files. Runs, not similarity: benchmark files often
 hold single sentences, and a full text that quotes one of an abstract's sentences is not similar to it. Words are those
 of `signatures`, so that tokenised text is found too.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,11 +31,13 @@ from biosmith.text.formats import find_files, read_file
 RUN_WORDS = 13
 FILE = "exclusion.npz"
 _BATCH_CHARACTERS = 1 << 20
+_NAME = re.compile(r"(?:(PMID|PMC):?)?(\d+)", re.ASCII | re.IGNORECASE)
+_BARE_PMID_DIGITS = range(5, 9)  # sentences of benchmark files are numbered from 0, which means nothing
 
 
 @dataclass(frozen=True)
 class Exclusion:
-    """What is kept out: sorted hashes of names (`intake.identity`) and of runs of words, both uint64."""
+    """What is kept out: sorted hashes of names (`names_of`) and of runs of words, both uint64."""
 
     names: NDArray[np.uint64]
     runs: NDArray[np.uint64]
@@ -43,9 +47,9 @@ class Exclusion:
         """Equal for equal contents."""
         return f"xxh3:{xxhash.xxh3_128_hexdigest(self.names.tobytes() + b'|' + self.runs.tobytes())}"
 
-    def has_name(self, name: int) -> bool:
-        """Whether a document of this name's hash is kept out; 0 is no name."""
-        return name != 0 and bool(_among(np.array([name], np.uint64), self.names)[0])
+    def has_name(self, document: Document) -> bool:
+        """Whether the document has a name that is kept out."""
+        return bool(_among(np.array([*names_of(document)], np.uint64), self.names).any())
 
     def of_texts(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """Which texts share a run of words with the excluded ones; bool [len(texts)]."""
@@ -69,7 +73,7 @@ def read_exclusion(sources: Sequence[str | os.PathLike[str]]) -> Exclusion:
         UsageError: a source does not exist.
         BadInput: nothing in the sources can be read.
     """
-    from biosmith.corpus.intake import TextRejects, identity, name_hash
+    from biosmith.corpus.intake import TextRejects
 
     names: set[int] = set()
     runs: list[NDArray[np.uint64]] = []
@@ -80,7 +84,7 @@ def read_exclusion(sources: Sequence[str | os.PathLike[str]]) -> Exclusion:
         try:
             for document in read_file(path, rejects=rejects):
                 documents += 1
-                names.add(name_hash(identity(document)[0]))
+                names |= names_of(document, bare=True)
                 batch.append(document.text)
                 size += len(document.text)
                 if size > _BATCH_CHARACTERS:
@@ -93,7 +97,7 @@ def read_exclusion(sources: Sequence[str | os.PathLike[str]]) -> Exclusion:
     _tell(rejects)
     runs.append(run_hashes(batch, RUN_WORDS)[0])
     return Exclusion(
-        np.array(sorted(names - {0}), np.uint64), np.unique(np.concatenate([np.empty(0, np.uint64), *runs]))
+        np.array(sorted(names), np.uint64), np.unique(np.concatenate([np.empty(0, np.uint64), *runs]))
     )
 
 
@@ -126,9 +130,20 @@ def _among(values: NDArray[np.uint64], sorted_values: NDArray[np.uint64]) -> NDA
     return np.asarray(sorted_values[places] == values)
 
 
-def which_excluded(
-    documents: Sequence[Document], names: Sequence[int], exclusion: Exclusion
-) -> NDArray[np.bool_]:
+def names_of(document: Document, *, bare: bool = False) -> set[int]:
+    """Hashes of the PMIDs and PMC ids that a document says it has; with `bare` its id may be a PMID and nothing else."""
+    infons = document.infons
+    said = [("pmid", infons.get("pmid", "")), ("pmc", infons.get("pmcid", "").upper().removeprefix("PMC"))]
+    if (named := _NAME.fullmatch(document.id)) is not None and (
+        named[1] or (bare and len(named[2]) in _BARE_PMID_DIGITS)
+    ):
+        said.append(((named[1] or "pmid").lower(), named[2]))
+    return {
+        xxhash.xxh3_64_intdigest(f"{kind} {number}".encode()) for kind, number in said if number.isdecimal()
+    }
+
+
+def which_excluded(documents: Sequence[Document], exclusion: Exclusion) -> NDArray[np.bool_]:
     """Which documents are kept out, by name or by text; bool [n]."""
     found = exclusion.of_texts([document.text for document in documents])
-    return found | np.array([exclusion.has_name(name) for name in names], bool)
+    return found | np.array([exclusion.has_name(document) for document in documents], bool)

@@ -14,7 +14,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -199,7 +199,7 @@ def _take(batch: list[Document], intake: _Intake, writer: ParquetWriter) -> None
         name, record["rank"] = identity(document)
         record["key"] = name_hash(name)
         cleaned.append((i, document))
-    unwanted = _which_unwanted(cleaned, records, intake.exclusion)
+    unwanted = _which_unwanted([document for _, document in cleaned], intake.exclusion)
     for (i, document), is_excluded in zip(cleaned, unwanted, strict=True):
         record = records[i]
         record["passages"] = len(document.passages)
@@ -221,13 +221,8 @@ def _take(batch: list[Document], intake: _Intake, writer: ParquetWriter) -> None
     intake.records.append(records)
 
 
-def _which_unwanted(
-    cleaned: list[tuple[int, Document]], records: NDArray[np.void], exclusion: Exclusion | None
-) -> Iterable[bool]:
-    if exclusion is None:
-        return [False] * len(cleaned)
-    names = [int(records[i]["key"]) for i, _ in cleaned]
-    return (bool(x) for x in which_excluded([document for _, document in cleaned], names, exclusion))
+def _which_unwanted(documents: list[Document], exclusion: Exclusion | None) -> list[bool]:
+    return [False] * len(documents) if exclusion is None else which_excluded(documents, exclusion).tolist()
 
 
 def count_words(document: Document) -> tuple[int, int]:
