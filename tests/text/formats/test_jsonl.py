@@ -78,6 +78,14 @@ def test_a_bad_line_is_set_aside_with_its_number_and_reading_goes_on(tmp_path: P
     assert "text is a JSON number" in rejects.items[3]["reason"]
 
 
+def test_one_fault_in_many_lines_is_one_reason_and_the_value_shows_the_place(tmp_path: Path) -> None:
+    rejects = Rejects()
+    lines = ['{"id": "1", "text": "ok"}', *(f'{{"id": "{"x" * n * 100}", "te' for n in range(1, 9))]
+    assert len(documents_of(tmp_path, *lines, rejects=rejects)) == 1
+    assert len(rejects.reasons) == 1 and rejects.count == 8
+    assert all(item["value"].endswith('", "te') for item in rejects.items)
+
+
 def test_the_documents_text_wins_over_the_mentions_text(tmp_path: Path) -> None:
     rejects = Rejects()
     mentions = [{"start": 0, "end": 7, "text": "aspirine"}, {"start": 5, "end": 99, "text": "x"}]

@@ -73,7 +73,11 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
         except NotADocument as error:
             rejects.add(file, record, str(error), line[:200].decode("utf-8", "replace"))
         except (ValueError, RecursionError) as error:
-            rejects.add(file, record, f"is not JSON: {error}", line[:200].decode("utf-8", "replace"))
+            # Reasons are counted, each once: the place in the line is shown by the value, not named in the reason.
+            reason = getattr(error, "msg", None) or getattr(error, "reason", None) or str(error)
+            place = max(0, getattr(error, "pos", 0) - 100)
+            value = line.decode("utf-8", "replace")[place : place + 200]
+            rejects.add(file, record, f"is not JSON: {reason}", value)
 
 
 def write(documents: Iterable[Document], path: Path) -> WriteReport:
