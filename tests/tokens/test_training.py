@@ -68,6 +68,15 @@ def test_a_size_that_cannot_spell_is_refused(corpus: Path) -> None:
             train_pieces(count_words(corpus, scheme), scheme, size)
 
 
+@pytest.mark.parametrize("setting", ["size", "unused", "max_length", "most_words"])
+def test_a_number_that_means_nothing_is_refused_before_anything_is_counted(
+    corpus: Path, tmp_path: Path, setting: str
+) -> None:
+    settings = VocabularySettings(Scheme(), **{"size": 500, setting: -1})
+    with pytest.raises(UsageError, match=f"--{setting.replace('_', '-')} is -1"):
+        train_vocabulary(corpus, tmp_path / "out", settings)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cased", [True, False])
 def test_biomedical_characters_survive_without_being_in_the_corpus(

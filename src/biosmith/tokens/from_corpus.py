@@ -62,8 +62,9 @@ def train_vocabulary(
     require_new_folder(out)
     if settings.by_sentencepiece and settings.scheme.kind != "wordpiece":
         raise UsageError("pieces of SentencePiece can be converted to WordPiece only; use --kind wordpiece")
-    if settings.unused < 0 or settings.size < 1:
-        raise UsageError(f"--size {settings.size} --unused {settings.unused}: neither can be negative")
+    for name, least in (("size", 1), ("unused", 0), ("max_length", 1), ("most_words", 1)):
+        if (value := getattr(settings, name)) < least:
+            raise UsageError(f"--{name.replace('_', '-')} is {value}; it must be {least} or more")
     out.parent.mkdir(parents=True, exist_ok=True)
     counts = count_words(
         corpus, settings.scheme, workers=workers, most_words=settings.most_words, scratch=out.parent
