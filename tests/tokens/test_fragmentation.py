@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from biosmith.cli import main
-from biosmith.errors import DONE, WRONG_CALL, BadInput
+from biosmith.errors import DONE, SET_ASIDE, WRONG_CALL, BadInput
 from biosmith.text.document import Document, Mention, Passage
 from biosmith.text.formats import write
 from biosmith.tokens.fragmentation import TERMS, measure, read_samples, read_terms
@@ -101,6 +101,17 @@ def test_report_writes_table_picture_and_json(
     shown = capsys.readouterr().out
     assert "[odd] term" in shown  # not taken for markup
     assert "kept whole" in shown
+
+
+def test_a_report_made_again_lists_what_was_set_aside_once(
+    vocabularies: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"id": "1", "text": "fine words"}\n{"id": \n', encoding="utf-8")
+    arguments = ["vocab", "report", str(vocabularies["wordpiece"]), "--data", str(bad)]
+    for _ in range(2):
+        assert main([*arguments, "--out", str(tmp_path / "report"), "--json"]) == SET_ASIDE
+        assert len((tmp_path / "report" / "rejects.jsonl").read_text(encoding="utf-8").splitlines()) == 1
 
 
 def test_bad_paths_are_named(

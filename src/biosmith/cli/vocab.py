@@ -125,7 +125,10 @@ def report(
         raise UsageError("give at least one vocabulary")
     loaded = [load_vocabulary(path) for path in vocab]
     listed = TERMS if terms is None else read_terms(terms)
-    with Rejects(out / "rejects.jsonl" if out else None) as rejects:
+    listing = out / "rejects.jsonl" if out else None
+    if listing is not None:
+        listing.unlink(missing_ok=True)  # of an earlier report
+    with Rejects(listing) as rejects:
         samples = read_samples(data, limit=limit, rejects=rejects)
         cuts = [measure(vocabulary, samples, listed) for vocabulary in loaded]
     labels = short_names(vocab)
@@ -134,7 +137,7 @@ def report(
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "report.json", found)
         draw_report(cuts, labels, out / "report.png")
-    listed_in = str(rejects.path) if rejects.path else None
+    listed_in = None if listing is None else str(listing)
     return Report(found, _side_by_side(cuts, labels, out), set_aside=rejects.count, set_aside_file=listed_in)
 
 
