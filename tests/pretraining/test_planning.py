@@ -56,6 +56,18 @@ def test_an_unknown_card_is_refused_with_the_valid_ones() -> None:
         plan(find_recipe("demo"), "h1000")
 
 
+def test_a_corpus_of_no_tokens_has_no_epochs() -> None:
+    with pytest.raises(UsageError, match="--tokens must be at least 1, not 0"):
+        plan(find_recipe("demo"), corpus_tokens=0)
+
+
+def test_recipes_of_latent_variable_models_are_known_by_name() -> None:
+    with pytest.raises(UsageError, match="'biovae-demo' is that of a latent-variable model"):
+        find_recipe("biovae-demo")
+    with pytest.raises(UsageError, match=r"'bert' is unknown; valid: bert-base, .*biovae-demo"):
+        find_recipe("bert")
+
+
 def test_a_line_becomes_numbers_in_groups() -> None:
     found = numbers(
         {"step": 3, "loss": 2.5, "eval_loss": 2.0, "mask_rate": 0.15, "tokens_per_second": 7, "x": None}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from biosmith.cli import Report
 from biosmith.pretraining.config import Profile
+
+if TYPE_CHECKING:
+    from biosmith.pretraining.config import Recipe
+    from biosmith.pretraining.elbo_config import VaeRecipe
 
 
 def recipes(
@@ -31,35 +35,24 @@ def recipes(
     from biosmith.recipes.biovae import VAE_RECIPES, find_vae_recipe, vae_parameters
 
     if name is None:
-        found = [find_recipe(known, profile) for known in RECIPES]
+        plain = [find_recipe(known, profile) for known in RECIPES]
+        latent = [find_vae_recipe(known, profile) for known in VAE_RECIPES]
+        sizes = [(parameters(recipe), recipe.vocabulary.size) for recipe in plain]
+        sizes += [(vae_parameters(recipe), recipe.model.encoder.vocabulary_size) for recipe in latent]
+        every: list[Recipe | VaeRecipe] = [*plain, *latent]
         data = [
             {
                 "name": recipe.name,
-                "parameters": parameters(recipe),
+                "parameters": count,
                 "layers": recipe.model.layers,
                 "width": recipe.model.width,
                 "heads": recipe.model.heads,
-                "vocabulary": recipe.vocabulary.size,
+                "vocabulary": vocabulary,
                 "steps": recipe.steps,
                 "batch_tokens": recipe.batch.tokens,
                 "paper": recipe.paper,
             }
-            for recipe in found
-        ]
-        latent = [find_vae_recipe(known, profile) for known in VAE_RECIPES]
-        data += [
-            {
-                "name": recipe.name,
-                "parameters": vae_parameters(recipe),
-                "layers": recipe.model.layers,
-                "width": recipe.model.width,
-                "heads": recipe.model.heads,
-                "vocabulary": recipe.model.encoder.vocabulary_size,
-                "steps": recipe.steps,
-                "batch_tokens": recipe.batch.tokens,
-                "paper": recipe.paper,
-            }
-            for recipe in latent
+            for recipe, (count, vocabulary) in zip(every, sizes, strict=True)
         ]
         return Report(data, _list(data))
     if name in VAE_RECIPES:
@@ -92,15 +85,13 @@ def _list(data: list[dict[str, Any]]) -> object:
     return table
 
 
-def _full(recipe: object, count: int) -> object:
+def _full(recipe: Recipe | VaeRecipe, count: int) -> object:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    from biosmith.pretraining.elbo_config import VaeRecipe
-    from biosmith.recipes.table import Recipe, rows
+    from biosmith.recipes.table import rows
 
-    assert isinstance(recipe, Recipe | VaeRecipe)
     table = Table(box=None, padding=(0, 2))
     for column in ("field", "value", "source"):
         table.add_column(column, overflow="fold")

@@ -106,6 +106,8 @@ def plan(
         raise UsageError(f"--gpu {gpu!r} is unknown; valid: {', '.join(CARDS)}")
     if gpus < 1:
         raise UsageError(f"--gpus must be at least 1, not {gpus}")
+    if corpus_tokens is not None and corpus_tokens < 1:
+        raise UsageError(f"--tokens must be at least 1, not {corpus_tokens}")
     card, parameters = CARDS[gpu], recipe_parameters(recipe)
     parts = phases(recipe)
     tokens = sum(round((until - since) * recipe.steps) * size for since, until, _, size in parts)

@@ -23,8 +23,9 @@ from biosmith.recipes import (
     modern,
     pubmedbert,
 )
+from biosmith.recipes.biovae import VAE_RECIPES
 
-# One line a recipe; a new paper is a new file and a line here.
+# One line a recipe (latent-variable models are in `biovae`); a new paper is a new file and a line here.
 RECIPES: dict[str, Callable[[], Recipe]] = {
     "bert-base": bert.bert_base,
     "pubmedbert": pubmedbert.pubmedbert,
@@ -51,9 +52,11 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 
 
 def find_recipe(name: str, profile: Profile = "faithful") -> Recipe:
-    """The recipe of that name. Raises `UsageError` that lists the valid names."""
+    """The recipe of that name. Raises `UsageError` that lists the valid names, and for latent-variable models."""
+    if name in VAE_RECIPES:
+        raise UsageError(f"recipe {name!r} is that of a latent-variable model, which this is not for")
     if name not in RECIPES:
-        raise UsageError(f"recipe {name!r} is unknown; valid: {', '.join(RECIPES)}")
+        raise UsageError(f"recipe {name!r} is unknown; valid: {', '.join([*RECIPES, *VAE_RECIPES])}")
     return with_profile(RECIPES[name](), profile)
 
 
