@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from biosmith.cli import main
-from biosmith.errors import UsageError
-from biosmith.serve.models import require_safe
+from biosmith.errors import BiosmithError, UsageError
+from biosmith.serve.models import describe, require_safe
 from biosmith.serve.server import open_service
 
 
@@ -48,9 +48,35 @@ def test_a_model_that_brings_code_is_refused(copy: Path) -> None:
 
 
 def test_the_plain_numbers_of_openvino_are_safe(copy: Path) -> None:
-    (copy / "model.xml").write_bytes(b"")
-    (copy / "model.bin").write_bytes(b"")
+    (copy / "model.safetensors").unlink()
+    (copy / "openvino.xml").write_bytes(b"")
+    (copy / "openvino.bin").write_bytes(b"")
+    manifest = {"config": {"engine": {"engine": "openvino", "file": "openvino.xml"}}}
+    (copy / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     require_safe(copy)
+
+
+def test_a_file_that_may_run_code_is_refused_beside_an_xml_file_too(copy: Path) -> None:
+    (copy / "model.safetensors").unlink()
+    for name in ("pytorch_model.bin", "pytorch_model.xml"):
+        (copy / name).write_bytes(b"")
+    with pytest.raises(UsageError, match="no weights in safetensors"):
+        require_safe(copy)
+    (copy / "model.safetensors").write_bytes(b"")
+    with pytest.raises(UsageError, match=r"pytorch_model.bin may run code"):
+        require_safe(copy)
+
+
+def test_a_damaged_config_is_named(copy: Path) -> None:
+    (copy / "config.json").write_text("{", encoding="utf-8")
+    with pytest.raises(BiosmithError, match=r"config\.json.*is not JSON"):
+        require_safe(copy)
+
+
+def test_a_model_of_which_little_is_known_is_described(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"architectures": null, "id2label": {"0": "O"}}', encoding="utf-8")
+    (model,) = describe([tmp_path])
+    assert (model.name, model.task, model.types, model.made) == (tmp_path.name, "unknown", [], {})
 
 
 def test_wrong_calls_are_refused(
@@ -69,8 +95,6 @@ def test_wrong_calls_are_refused(
 
 def test_a_port_in_use_is_an_error_that_says_so(tagger_folder: Path) -> None:
     import socket
-
-    from biosmith.errors import BiosmithError
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

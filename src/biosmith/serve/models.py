@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from biosmith.errors import UsageError
+from biosmith.artefact import MANIFEST
+from biosmith.errors import BadInput, UsageError
 from biosmith.serve.schemas import Model
 
 # Files that hold pickled Python objects, which run whatever code was put into them when they are loaded.
 UNSAFE = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".h5", ".msgpack", ".py")
-# OpenVINO keeps plain numbers in .bin files, beside an .xml of the same name.
-SAFE = (".safetensors", ".onnx", ".xml")
+SAFE = (".safetensors", ".onnx")
 
 
 def require_safe(folder: Path) -> None:
@@ -21,15 +21,19 @@ def require_safe(folder: Path) -> None:
 
     Raises:
         UsageError: there are none in such a form, there are others beside them, or the model brings code of its own.
+        BadInput: its config or manifest is not JSON.
     """
     if not (folder / "config.json").is_file():
         what = "has no config.json" if folder.is_dir() else "does not exist"
         raise UsageError(f"{folder} {what}; expected a tuned model's folder")
     files = [path for path in folder.rglob("*") if path.is_file()]
-    if not any(path.suffix in SAFE for path in files):
+    # OpenVINO keeps plain numbers in a .bin file, beside the .xml that `quantize` writes into the manifest.
+    named = (_settings(folder).get("engine") or {}).get("file")
+    network = [] if named is None else [folder / named, (folder / named).with_suffix(".bin")]
+    if not any(path.suffix in SAFE or path in network for path in files):
         raise UsageError(f"{folder} has no weights in safetensors; the service loads no other")
     for path in files:
-        if path.suffix in UNSAFE and not (path.suffix == ".bin" and path.with_suffix(".xml").is_file()):
+        if path.suffix in UNSAFE and path not in network:
             raise UsageError(
                 f"{path} may run code when it is loaded; keep only the safetensors in a model to serve"
             )
@@ -46,12 +50,11 @@ def describe(folders: Sequence[Path]) -> list[Model]:
         config = _read(folder / "config.json")
         labels = [str(label) for label in (config.get("id2label") or {}).values()]
         types = {label.partition("-")[2] if label[1:2] == "-" else label for label in labels if label != "O"}
-        manifest = _read(folder / "manifest.json") if (folder / "manifest.json").is_file() else {}
-        settings = manifest.get("config") or {}
+        manifest, settings = _read(folder / MANIFEST), _settings(folder)
         described.append(
             Model(
                 name=folder.resolve().name,
-                task=str(settings.get("task") or config.get("architectures", ["unknown"])[0]),
+                task=str(settings.get("task") or (config.get("architectures") or ["unknown"])[0]),
                 types=sorted(types),
                 made={key: manifest[key] for key in ("version", "created") if manifest.get(key)},
             )
@@ -59,6 +62,17 @@ def describe(folders: Sequence[Path]) -> list[Model]:
     return described
 
 
+def _settings(folder: Path) -> dict[str, Any]:
+    """The config of a folder's manifest."""
+    return _read(folder / MANIFEST).get("config") or {}
+
+
 def _read(path: Path) -> dict[str, Any]:
-    value = json.loads(path.read_text(encoding="utf-8"))
+    """The object of a JSON file; an empty one where there is no file."""
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadInput(path, f"is not JSON: {error}") from error
     return value if isinstance(value, dict) else {}
