@@ -57,6 +57,11 @@ def test_four_columns_by_spaces_keep_the_middle_ones(tmp_path: Path) -> None:
     assert document.mentions[0].type == "INT"
 
 
+def test_a_no_break_space_does_not_divide_columns(tmp_path: Path) -> None:
+    (document,) = read_text(tmp_path, "IL\u00a06  B-Gene\nrises O\n")
+    assert [m.text for m in document.mentions] == ["IL\u00a06"]
+
+
 def test_a_bad_line_sets_its_sentence_aside_and_names_the_line(tmp_path: Path) -> None:
     rejects = Rejects()
     text = "a\tO\n\nb\tO\nc\nd\tO\n\ne\tO\n\nf\tB-Diease x\n\n\tO\n\ng\tQ-X\n\nh\tO\r\n"

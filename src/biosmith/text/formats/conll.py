@@ -1,8 +1,8 @@
 """CoNLL: a token and its tag a line, a blank line after each sentence, in two columns or more.
 
 Read:
-- columns are separated by tabs if the first token line has one, else by white space; the first is the token, the last
-  the tag. Columns between them are the infons `column 2`, ... of the sentence, joined by spaces.
+- columns are separated by tabs if the first token line has one, else by spaces; the first is the token, the last the
+  tag. Columns between them are the infons `column 2`, ... of the sentence, joined by spaces.
 - tags may be BIO, IOB1, IO, IOBES or BIOUL, with a type (`B-Disease`) or without (`B`); a mention that begins with an
   inside tag, or changes its type, is read as the CoNLL-2000 scorer does.
 - a file with `-DOCSTART-` lines gives a document a block, named by what stands in brackets (`-DOCSTART- (10070173)`);
@@ -131,7 +131,8 @@ class _Reader:
 
 
 def _split(line: str, tabs: bool) -> list[str]:
-    return line.split("\t") if tabs else line.split()
+    """The columns of a line. A no-break space or the like is part of a token, not white space between columns."""
+    return line.split("\t") if tabs else [cell for cell in line.replace("\t", " ").split(" ") if cell]
 
 
 def _sentence(rows: Sequence[Sequence[str]]) -> tuple[Passage, list[Mention]]:
