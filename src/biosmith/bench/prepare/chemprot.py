@@ -109,7 +109,7 @@ def _find_corpus(raw: Path) -> Path:
 
 
 def _pairs(folder: Path, start: str, end: str, faults: Rejects) -> Iterator[Pair]:
-    texts = {}
+    texts: dict[str, tuple[str, str, str]] = {}
     for path, line, (id, title, abstract) in _rows(folder, f"{start}_abstracts{end}.tsv", 3):
         if id in texts:
             raise BadInput(path, f"the abstract stands at {texts[id][2]} too", record=line, value=id)
