@@ -83,22 +83,13 @@ class LossSums(nn.Module):
         on_gpu = next(model.parameters()).is_cuda
         self.fused = on_gpu and plain and compute == "bfloat16" if fused is None else fused
 
-    def forward(
-        self,
-        input_ids_T: Tensor,
-        position_ids_T: Tensor,
-        token_type_ids_T: Tensor,
-        cu_seqlens: Tensor,
-        max_seqlen: int,
-        masked_positions_M: Tensor,
-        labels_M: Tensor,
-        next_sentence_labels_N: Tensor,
-    ) -> Tensor:
-        """See the class."""
-        packed = (input_ids_T, position_ids_T, token_type_ids_T, cu_seqlens, max_seqlen, masked_positions_M)
-        adversarial = torch.zeros((), device=input_ids_T.device)
+    def forward(self, *arguments: Any) -> Tensor:
+        """Of what `Trainer.arguments` gives: the six arguments of `PretrainingModel.forward_packed`, labels [M] of the
+        hidden tokens and labels [N] of the pairs."""
+        *packed, labels_M, pair_labels_N = arguments
+        adversarial = torch.zeros((), device=labels_M.device)
         if self.fused and self.adversarial is None:
-            masked_language, next_sentence_N2 = self._fused(*packed, labels_M)
+            masked_language, next_sentence_N2 = self._fused(packed, labels_M)
         else:
             logits = self._logits(*packed)
             next_sentence_N2 = logits.next_sentence_N2
@@ -110,51 +101,43 @@ class LossSums(nn.Module):
                     lambda: self._logits(*packed).masked_language_MV,
                     logits.masked_language_MV,
                     self.packed.model.encoder.embeddings.words,
-                    len(input_ids_T),
+                    len(packed[0]),
                     labels_M,
                     self.adversarial,
                 )
         next_sentence = torch.zeros_like(adversarial)
         if next_sentence_N2 is not None:
             next_sentence = F.cross_entropy(
-                next_sentence_N2.float(), next_sentence_labels_N, ignore_index=IGNORE, reduction="sum"
+                next_sentence_N2.float(), pair_labels_N, ignore_index=IGNORE, reduction="sum"
             )
         return torch.stack([masked_language, next_sentence, adversarial])
 
-    def _fused(
-        self,
-        input_ids_T: Tensor,
-        position_ids_T: Tensor,
-        token_type_ids_T: Tensor,
-        cu_seqlens: Tensor,
-        max_seqlen: int,
-        masked_positions_M: Tensor,
-        labels_M: Tensor,
-    ) -> tuple[Tensor, Tensor | None]:
+    def _fused(self, packed: Sequence[Any], labels_M: Tensor) -> tuple[Tensor, Tensor | None]:
         """Sum of the masked-language losses, and next-sentence logits [N, 2]."""
         from biosmith.models.fused import encode
 
         model = self.packed.model
-        encoder = model.encoder
         if model.config.kind == "megatron-bert":  # the loss is fused, the layers are left to the compiler
-            arguments = (
-                input_ids_T, position_ids_T, token_type_ids_T, cu_seqlens, max_seqlen, masked_positions_M,
-            )  # fmt: skip
-            cast = {name: p.to(torch.bfloat16) for name, p in self.packed.named_parameters()}
             found: tuple[Tensor, Tensor | None] = torch.func.functional_call(
-                self.packed, cast if self.compute == "bfloat16" else {}, arguments, {"labels_M": labels_M}
+                self.packed,
+                self._low() if self.compute == "bfloat16" else {},
+                tuple(packed),
+                {"labels_M": labels_M},
             )
             return found
-        kind = torch.bfloat16 if self.compute == "bfloat16" else encoder.embeddings.words.weight.dtype
-        x_TD = encode(
-            encoder, input_ids_T, position_ids_T, token_type_ids_T, cu_seqlens, max_seqlen, dtype=kind
-        )
-        return _sum_and_pairs(model, x_TD, cu_seqlens, masked_positions_M, labels_M)
+        *sequences, masked_positions_M = packed
+        words = model.encoder.embeddings.words.weight
+        kind = torch.bfloat16 if self.compute == "bfloat16" else words.dtype
+        x_TD = encode(model.encoder, *sequences, dtype=kind)
+        return _sum_and_pairs(model, x_TD, sequences[3], masked_positions_M, labels_M)
+
+    def _low(self) -> dict[str, Tensor]:
+        """The parameters in bfloat16; their gradients come back in float32."""
+        return {name: p.to(torch.bfloat16) for name, p in self.packed.named_parameters()}
 
     def _logits(self, *arguments: Any) -> PretrainingLogits:
         if self.compute == "bfloat16":
-            cast = {name: p.to(torch.bfloat16) for name, p in self.packed.named_parameters()}
-            called: PretrainingLogits = torch.func.functional_call(self.packed, cast, arguments)
+            called: PretrainingLogits = torch.func.functional_call(self.packed, self._low(), arguments)
             return called
         device = arguments[0].device.type
         with torch.autocast(device, dtype=torch.bfloat16, enabled=self.compute == "mixed"):
