@@ -44,6 +44,11 @@ def test_no_texts_give_no_vectors(minilm: Path) -> None:
     assert biosmith.encoder(minilm, device="cpu").embed([]).shape == (0, 384)
 
 
+def test_a_single_text_is_not_taken_for_a_list_of_letters(minilm: Path) -> None:
+    with pytest.raises(UsageError, match=r"embed\(\[text\]\)"):
+        biosmith.encoder(minilm, device="cpu").embed("EGFR mutations in lung cancer")
+
+
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     small = BertConfig(vocabulary_size=50, layers=1, width=8, heads=1, feed_forward=8, positions=16)
     with pytest.raises(UsageError, match=r"has no tokenizer\.json"):

@@ -43,7 +43,12 @@ class TextEncoder:
         Args:
             texts: any number; an empty text gives the mean of its special tokens.
             tokens_a_batch: how many tokens run through the model at once.
+
+        Raises:
+            UsageError: `texts` is a single text.
         """
+        if isinstance(texts, str):
+            raise UsageError("embed takes a list of texts, not a single one: embed([text])")
         ids = [encoding.ids for encoding in self.tokenizer.encode_batch_fast(list(texts))]
         vectors = np.empty((len(ids), self.width), dtype=np.float32)
         order = np.argsort([len(i) for i in ids], kind="stable")[::-1]
