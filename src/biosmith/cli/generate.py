@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
 
 from biosmith.cli import Report
 
@@ -17,6 +20,33 @@ Strategy = Literal["greedy", "beam", "top-k", "nucleus"]
 Device = Literal["auto", "cpu", "cuda"]
 
 
+@dataclass(frozen=True)
+class Writing:
+    """How sentences are written.
+
+    Attributes:
+        strategy: how sentences are written.
+        beams: sentences in sight (beam).
+        top_k: pieces to draw from (top-k).
+        top_p: their probability together (nucleus).
+        temperature: of the draws of pieces.
+        seed: of all draws.
+    """
+
+    strategy: Strategy = "greedy"
+    beams: int = 4
+    top_k: int = 40
+    top_p: float = 0.9
+    temperature: float = 1.0
+    seed: int = 0
+
+    def decoding(self) -> Decoding:
+        """As the decoder takes it."""
+        from biosmith.generate.decoding import Decoding
+
+        return Decoding(**vars(self))
+
+
 def reconstruct(
     *,
     model: Path,
@@ -24,12 +54,7 @@ def reconstruct(
     file: Path | None = None,
     out: Path | None = None,
     draw: bool = False,
-    strategy: Strategy = "greedy",
-    beams: int = 4,
-    top_k: int = 40,
-    top_p: float = 0.9,
-    temperature: float = 1.0,
-    seed: int = 0,
+    writing: Annotated[Writing, tyro.conf.OmitArgPrefixes] = Writing(),
     strict: bool = False,
     device: Device = "auto",
 ) -> Report:
@@ -45,12 +70,7 @@ def reconstruct(
         file: sentences, one a line.
         out: JSONL file of the sentences.
         draw: take a draw from q(z|x) instead of its mean.
-        strategy: how sentences are written.
-        beams: sentences in sight (beam).
-        top_k: pieces to draw from (top-k).
-        top_p: their probability together (nucleus).
-        temperature: of the draws.
-        seed: of the draws.
+        writing: how sentences are written.
         strict: stop at an empty or over-long sentence instead of setting it aside.
         device: where the model runs.
     """
@@ -62,7 +82,7 @@ def reconstruct(
     aside = None if out is None else out.with_name(out.name + ".rejects.jsonl")
     with Rejects(aside, strict=strict) as rejects:
         texts = readable(vae, _texts(text, file), rejects)
-    found = run(vae, texts, _decoding(strategy, beams, top_k, top_p, temperature, seed), draw=draw)
+    found = run(vae, texts, writing.decoding(), draw=draw)
     rows = [vars(item) for item in found]
     _write(out, rows)
     data = {**summarise_reconstructions(vae, found), "sentences": rows, "set_aside": rejects.count}
@@ -83,12 +103,7 @@ def interpolate(
     way: Literal["linear", "spherical", "both"] = "both",
     out: Path | None = None,
     html: Path | None = None,
-    strategy: Strategy = "greedy",
-    beams: int = 4,
-    top_k: int = 40,
-    top_p: float = 0.9,
-    temperature: float = 1.0,
-    seed: int = 0,
+    writing: Annotated[Writing, tyro.conf.OmitArgPrefixes] = Writing(),
     device: Device = "auto",
 ) -> Report:
     """Write the sentences on the way from one sentence to another, and from the third to the fourth, and so on.
@@ -103,12 +118,7 @@ def interpolate(
         way: "linear", "spherical" (along the arc between the latent vectors), or both.
         out: JSONL file of the sentences.
         html: page that shows the paths side by side.
-        strategy: how sentences are written.
-        beams: sentences in sight (beam).
-        top_k: pieces to draw from (top-k).
-        top_p: their probability together (nucleus).
-        temperature: of the draws.
-        seed: of the draws.
+        writing: how sentences are written.
         device: where the model runs.
     """
     from biosmith.errors import UsageError
@@ -121,7 +131,7 @@ def interpolate(
     texts = readable(vae, _texts(text, file))
     if len(texts) % 2:
         raise UsageError(f"an interpolation takes sentences in pairs; there are {len(texts)}")
-    how = _decoding(strategy, beams, top_k, top_p, temperature, seed)
+    how = writing.decoding()
     ways: Sequence[Literal["linear", "spherical"]] = ("linear", "spherical") if way == "both" else (way,)
     rows: list[dict[str, Any]] = []
     pairs = []
@@ -138,7 +148,7 @@ def interpolate(
     _write(out, rows)
     data: dict[str, Any] = {"paths": rows}
     if html is not None:
-        about = f"Paths through the latent space of {model.name}, {strategy} decoding."
+        about = f"Paths through the latent space of {model.name}, {how.strategy} decoding."
         write_page(html, pairs, f"Interpolations by {model.name}", about)
         data["html"] = str(html)
     return Report(data, _table(shown))
@@ -149,12 +159,7 @@ def sample(
     model: Path,
     count: int = 10,
     out: Path | None = None,
-    strategy: Strategy = "nucleus",
-    beams: int = 4,
-    top_k: int = 40,
-    top_p: float = 0.9,
-    temperature: float = 1.0,
-    seed: int = 0,
+    writing: Annotated[Writing, tyro.conf.OmitArgPrefixes] = Writing("nucleus"),
     device: Device = "auto",
 ) -> Report:
     """Write new sentences from draws of the prior.
@@ -165,19 +170,14 @@ def sample(
         model: a latent-variable model.
         count: sentences.
         out: JSONL file of the sentences.
-        strategy: how sentences are written.
-        beams: sentences in sight (beam).
-        top_k: pieces to draw from (top-k).
-        top_p: their probability together (nucleus).
-        temperature: of the draws of pieces.
-        seed: of all draws.
+        writing: how sentences are written.
         device: where the model runs.
     """
     from biosmith.generate.sentences import sample as run
     from biosmith.generate.sentences import variety
 
     vae = _load(model, device)
-    found = run(vae, count, _decoding(strategy, beams, top_k, top_p, temperature, seed))
+    found = run(vae, count, writing.decoding())
     rows = [{"written": item.written, "perplexity": item.perplexity} for item in found]
     _write(out, rows)
     shown = [("", "text", "perplexity", "")]
@@ -189,12 +189,7 @@ def analogy(
     *,
     model: Path,
     text: tuple[str, ...],
-    strategy: Strategy = "greedy",
-    beams: int = 4,
-    top_k: int = 40,
-    top_p: float = 0.9,
-    temperature: float = 1.0,
-    seed: int = 0,
+    writing: Annotated[Writing, tyro.conf.OmitArgPrefixes] = Writing(),
     device: Device = "auto",
 ) -> Report:
     """Write the sentence that is to the third as the second is to the first.
@@ -204,12 +199,7 @@ def analogy(
     Args:
         model: a latent-variable model.
         text: three sentences.
-        strategy: how sentences are written.
-        beams: sentences in sight (beam).
-        top_k: pieces to draw from (top-k).
-        top_p: their probability together (nucleus).
-        temperature: of the draws.
-        seed: of the draws.
+        writing: how sentences are written.
         device: where the model runs.
     """
     from biosmith.errors import UsageError
@@ -220,7 +210,7 @@ def analogy(
         raise UsageError(f"an analogy takes three sentences, not {len(text)}")
     vae = _load(model, device)
     a, b, c = readable(vae, text)
-    step = run(vae, a, b, c, _decoding(strategy, beams, top_k, top_p, temperature, seed))
+    step = run(vae, a, b, c, writing.decoding())
     data = {"a": a, "b": b, "c": c, "written": step.written, "perplexity": step.perplexity}
     return Report(data, step.written)
 
@@ -234,14 +224,6 @@ def _load(model: Path, device: str) -> LoadedVae:
     wanted = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     vae.model.to(wanted)
     return vae
-
-
-def _decoding(
-    strategy: Strategy, beams: int, top_k: int, top_p: float, temperature: float, seed: int
-) -> Decoding:
-    from biosmith.generate.decoding import Decoding
-
-    return Decoding(strategy, beams=beams, top_k=top_k, top_p=top_p, temperature=temperature, seed=seed)
 
 
 def _texts(text: Sequence[str], file: Path | None) -> list[str]:
