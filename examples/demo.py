@@ -257,6 +257,8 @@ def list_artefacts(out: Path, road: Road) -> None:
         "annotated-demo.html": "the same as a page",
         "annotated-general.bioc.json": "citations annotated by the general model's tagger",
         "annotated-general.html": "the same as a page",
+        "annotated-biosmith-tagger.bioc.json": "citations annotated by the tagger of the sources",
+        "annotated-biosmith-tagger.html": "the same as a page",
     }
     print(f"\nDone in {time.monotonic() - road.began:.0f} s. Made in {out}:")
     width = max(len(str(out / name)) for name in what)
@@ -266,7 +268,7 @@ def list_artefacts(out: Path, road: Road) -> None:
             files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
             size = sum(p.stat().st_size for p in files) / 2**20
             print(f"  {path!s:<{width}} {size:8.2f} MiB  {meaning}")
-    print("\nThe model is tiny: its scores show that the road works, not what biosmith's recipes reach.")
+    print("\nThe demo's own model is tiny: its scores show that the road works, not what biosmith's recipes reach.")
 
 
 def main() -> None:
