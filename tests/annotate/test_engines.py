@@ -222,3 +222,21 @@ def test_taggers_with_other_encoders_share_nothing(tagger_folder: Path, tmp_path
     save_file(tensors, other / "model.safetensors", metadata={"format": "pt"})
     assert encoder_digest(other) != encoder_digest(tagger_folder)
     assert len(biosmith.load([tagger_folder, other], engine="torch").readers) == 2
+
+
+def test_openvino_keeps_few_kernels_for_shapes_that_may_never_come_again(
+    tagger_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    openvino = pytest.importorskip("openvino")
+    given: dict[str, int] = {}
+    compile_model = openvino.Core.compile_model
+
+    def noted(self: object, model: object, device: str, options: dict[str, int]) -> object:
+        given.update(options)
+        return compile_model(self, model, device, options)
+
+    monkeypatch.setattr(openvino.Core, "compile_model", noted)
+    nlp = biosmith.load(tagger_folder, engine="openvino")
+    assert 0 < given["CPU_RUNTIME_CACHE_CAPACITY"] < 1000  # OpenVINO's own is 5,000: 2 MB a shape without end
+    (document,) = nlp.annotate([Document("1", "Gout is rare.")])
+    assert [m.text for m in document.mentions] == ["Gout"]

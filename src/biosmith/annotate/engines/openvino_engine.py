@@ -17,6 +17,9 @@ from biosmith.annotate.tuned import TunedTagger
 from biosmith.machine import usable_cores
 
 BUDGET = 1024  # tokens of a batch: what a core's cache holds
+# Kernels that a stream keeps. Full batches have some twenty shapes of fifteen kernels each; the last batch of a call may
+# have any of hundreds, and at OpenVINO's own 5,000 a service would grow by 2 MB with each until it holds all.
+KERNELS = 512
 
 HINTS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 
@@ -35,6 +38,7 @@ class OpenVinoEngine:
             "NUM_STREAMS": threads,
             "INFERENCE_NUM_THREADS": threads,
             "INFERENCE_PRECISION_HINT": hint,
+            "CPU_RUNTIME_CACHE_CAPACITY": KERNELS,
         }
         if isinstance(model, Path):
             core.set_property({"CACHE_DIR": str(cache_folder() / "compiled")})
