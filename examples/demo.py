@@ -268,7 +268,9 @@ def list_artefacts(out: Path, road: Road) -> None:
             files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
             size = sum(p.stat().st_size for p in files) / 2**20
             print(f"  {path!s:<{width}} {size:8.2f} MiB  {meaning}")
-    print("\nThe demo's own model is tiny: its scores show that the road works, not what biosmith's recipes reach.")
+    print(
+        "\nThe demo's own model is tiny: its scores show that the road works, not what biosmith's recipes reach."
+    )
 
 
 def main() -> None:
