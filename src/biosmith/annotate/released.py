@@ -18,12 +18,10 @@ def default_tagger() -> Path:
         UsageError: it is in neither; says what to do.
     """
     checkout = Path(__file__).resolve().parents[3] / "models"
-    given = os.environ.get(VARIABLE)
-    folders = [Path(given)] if given else [checkout]
-    for folder in folders:
-        if (folder / DEFAULT / "config.json").is_file():
-            return folder / DEFAULT
+    folder = Path(os.environ.get(VARIABLE) or checkout)
+    if (folder / DEFAULT / "config.json").is_file():
+        return folder / DEFAULT
     raise UsageError(
-        f"no model was named, and {DEFAULT} is not in {folders[0]}: name a tuned model, or copy models/{DEFAULT} of "
+        f"no model was named, and {DEFAULT} is not in {folder}: name a tuned model, or copy models/{DEFAULT} of "
         f"biosmith's sources somewhere and set {VARIABLE} to the folder around it"
     )
