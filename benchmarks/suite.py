@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, required=True, help="a new results folder")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at once on each device")
     parser.add_argument("--json", type=Path, default=RESULTS)
     asked = parser.parse_args()
     suite = find_suite(asked.suite)
@@ -51,6 +52,7 @@ def main() -> None:
         suite=asked.suite,
         seeds=asked.seeds,
         device=asked.device,
+        jobs=asked.jobs,
     )
     whole = time.perf_counter() - began
     seconds: dict[str, dict[str, float]] = defaultdict(lambda: {"train": 0.0, "predict": 0.0, "runs": 0})
@@ -79,6 +81,7 @@ def main() -> None:
         "parameters": model.model.parameters,
         "seeds": asked.seeds,
         "device": card,
+        "runs_at_once": asked.jobs,
         "torch": torch.__version__,
         "seconds": whole,
         "share_of_an_hour": whole / TARGET_SECONDS,

@@ -99,6 +99,8 @@ def test_workers_make_the_files_that_one_process_makes(tiny: Path, run_of_tiny: 
     assert "is unknown" in told["mock-nowhere"]
     mine, theirs = predictions(tmp_path), predictions(run_of_tiny)
     assert len(mine) == 2 and mine == {name: theirs[name] for name in mine}
+    (record,) = (path for path in (tmp_path / "mock-ner").glob("seed-0-*.json") if path.name.count(".") == 1)
+    assert json.loads(record.read_text())["device"].endswith(", 2 runs at once")
 
 
 def test_evaluate_is_the_same_in_python(tiny: Path, run_of_tiny: Path, tmp_path: Path) -> None:
@@ -125,3 +127,4 @@ def test_wrong_calls_say_what_is_valid(
     assert "epoch" in capsys.readouterr().err
     assert main([*run, "glue"]) == 2
     assert main([*run, "mock", "--seeds", "0"]) == 2
+    assert main([*run, "mock", "--jobs", "0"]) == 2

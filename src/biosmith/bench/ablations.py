@@ -40,13 +40,14 @@ def run_ablations(
     seeds: int | None,
     grid: str,
     device: str,
+    jobs: int = 1,
     override: Mapping[str, Any],
 ) -> RunReport:
     """Run ablations.
 
     Args:
         models: `role=folder`; a role may come several times (`bioformer-figure-2`), a model may play several.
-        data, out, seeds, grid, device, override: see `run_suite`.
+        data, out, seeds, grid, device, jobs, override: see `run_suite`.
         tasks: names of ablations, of datasets, or both; () for all that the roles allow.
 
     Raises:
@@ -84,6 +85,7 @@ def run_ablations(
         seeds=seeds,
         grid=grid,
         device=device,
+        jobs=jobs,
         override=override,
         names=list(names.values()),
     )

@@ -46,19 +46,22 @@ def find_devices(wanted: str) -> list[str]:
 
 
 def run_jobs(jobs: Sequence[Job], devices: Sequence[str], done: Done) -> None:
-    """Do jobs that have no record yet; `done` is told of each, one call at a time."""
+    """Do jobs that have no record yet; `done` is told of each, one call at a time.
+
+    A device that is named several times has as many workers.
+    """
     waiting = [job for job in jobs if not job.record.is_file()]
     if len(devices) == 1:
         for job in waiting:
-            done(job, _attempt(job, devices[0]))
+            done(job, _attempt(job, devices[0], 1))
         return
     _run_in_workers(waiting, devices, done)
 
 
-def _attempt(job: Job, device: str) -> str:
+def _attempt(job: Job, device: str, at_once: int) -> str:
     """Do a job; what went wrong, or ""."""
     try:
-        run_job(job, device)
+        run_job(job, device, at_once)
     except BiosmithError as error:
         return str(error)
     except Exception as error:  # a run of hours must outlive whatever one dataset or model brings
@@ -75,7 +78,9 @@ def _run_in_workers(jobs: Sequence[Job], devices: Sequence[str], done: Done) -> 
     told = threading.Lock()
     stop = threading.Event()
     threads = [
-        threading.Thread(target=_serve, args=(device, tasks, done, told, stop), daemon=True)
+        threading.Thread(
+            target=_serve, args=(device, devices.count(device), tasks, done, told, stop), daemon=True
+        )
         for device in devices
     ]
     for thread in threads:
@@ -90,7 +95,12 @@ def _run_in_workers(jobs: Sequence[Job], devices: Sequence[str], done: Done) -> 
 
 
 def _serve(
-    device: str, tasks: queue.SimpleQueue[Job], done: Done, told: threading.Lock, stop: threading.Event
+    device: str,
+    at_once: int,
+    tasks: queue.SimpleQueue[Job],
+    done: Done,
+    told: threading.Lock,
+    stop: threading.Event,
 ) -> None:
     context = multiprocessing.get_context("spawn")
     worker = ProcessPoolExecutor(1, mp_context=context)
@@ -101,7 +111,7 @@ def _serve(
             except queue.Empty:
                 return
             try:
-                problem = worker.submit(_attempt, job, device).result()
+                problem = worker.submit(_attempt, job, device, at_once).result()
             except BrokenProcessPool:
                 problem = f"the worker of {device} died (not enough memory?)"
                 worker = ProcessPoolExecutor(1, mp_context=context)

@@ -28,6 +28,7 @@ def evaluate(
     out: str | Path | None = None,
     grid: str = "fixed",
     device: str = "auto",
+    jobs: int = 1,
     **override: Any,
 ) -> dict[str, Any] | list[dict[str, Any]]:
     """Fine-tune a model on a suite or a dataset with several seeds and score it.
@@ -38,7 +39,7 @@ def evaluate(
         seeds: runs a dataset; by default as many as its paper averages (5 or 10).
         data: the folder that holds the datasets' folders, `benchmarks` by default; the mock suite needs none.
         out: results folder, which lets a stopped run go on; none is kept by default.
-        grid, device: see `biosmith bench run`.
+        grid, device, jobs: see `biosmith bench run`.
         **override: settings that win over all others, such as `epochs=3`.
 
     Returns:
@@ -53,7 +54,9 @@ def evaluate(
     chosen = _suite(suite)
     with TemporaryDirectory(prefix="biosmith-") as temporary:
         folder = Path(temporary) / "results" if out is None else Path(out)
-        report = _run(models, chosen, data, folder, seeds=seeds, grid=grid, device=device, override=override)
+        report = _run(
+            models, chosen, data, folder, seeds=seeds, grid=grid, device=device, jobs=jobs, override=override
+        )
         if report.problems and not (report.runs or report.kept):
             raise BiosmithError("; ".join(f"{p.task}: {p.reason}" for p in report.problems))
         told = _by_model(report)
@@ -74,6 +77,7 @@ def run_models(
     seeds: int | None,
     grid: str,
     device: str,
+    jobs: int = 1,
     override: Sequence[str],
 ) -> tuple[RunReport, dict[str, Any], Table]:
     """What `bench run` does: the report, the object for `--json`, and the table."""
@@ -88,6 +92,7 @@ def run_models(
             seeds=seeds,
             grid=grid,
             device=device,
+            jobs=jobs,
             override=read_override(override),
         )
         shown, table = show_results(out, suite)
@@ -101,6 +106,7 @@ def run_models(
         seeds=seeds,
         grid=grid,
         device=device,
+        jobs=jobs,
         override=read_override(override),
         tasks=tasks,
     )

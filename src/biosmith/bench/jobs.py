@@ -138,8 +138,8 @@ def load_split(name: str, data: Path, split: str) -> Sequence[Any]:
     return find_task(name).load(data, split)
 
 
-def run_job(job: Job, device: str = "auto") -> None:
-    """Do a job and write its record, last of all its files.
+def run_job(job: Job, device: str = "auto", at_once: int = 1) -> None:
+    """Do a job and write its record, last of all its files; `at_once` jobs share the device.
 
     Raises:
         BiosmithError: the data cannot be used, the model cannot be loaded, the loss is not a number, ...
@@ -177,7 +177,7 @@ def run_job(job: Job, device: str = "auto") -> None:
         assert dev is not None
         _write_candidate(job, tuned, score_dev, dev, seconds)
     else:
-        _write_test(job, tuned, dataset, seconds, device)
+        _write_test(job, tuned, dataset, seconds, device, at_once)
     shutil.rmtree(job.work, ignore_errors=True)
 
 
@@ -228,7 +228,7 @@ def _write_candidate(job: Job, tuned: Any, score: Any, dev: Sequence[Any], secon
     )
 
 
-def _write_test(job: Job, tuned: Any, dataset: Dataset, seconds: float, device: str) -> None:
+def _write_test(job: Job, tuned: Any, dataset: Dataset, seconds: float, device: str, at_once: int) -> None:
     test = load_split(job.dataset, job.data, dataset.about.evaluated)
     began = time.perf_counter()
     with _quiet():
@@ -254,7 +254,7 @@ def _write_test(job: Job, tuned: Any, dataset: Dataset, seconds: float, device: 
         train_seconds=seconds,
         predict_seconds=predict_seconds,
         tokens_per_second=_speed(tuned.history),
-        device=describe_device(device),
+        device=describe_device(device) + (f", {at_once} runs at once" if at_once > 1 else ""),
         protocol=_protocol(job, dataset),
         digests={},
         version=__version__,

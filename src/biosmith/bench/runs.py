@@ -100,6 +100,7 @@ def run_suite(
     seeds: int | None = None,
     grid: str = "fixed",
     device: str = "auto",
+    jobs: int = 1,
     override: Mapping[str, Any] | None = None,
     names: Sequence[str] | None = None,
 ) -> RunReport:
@@ -114,6 +115,7 @@ def run_suite(
         seeds: runs a task, with seeds 0, 1, ...; by default as many as the dataset's paper averages (5 or 10).
         grid: "fixed", "paper", or a name in `grids.GRIDS`.
         device: "auto", "cpu", "cuda", or several separated by commas; a worker process each.
+        jobs: runs at once on each device, a worker process each.
         override: settings that win over all others.
         names: of the models in the results; by default those of their folders.
 
@@ -123,7 +125,9 @@ def run_suite(
     """
     began = time.perf_counter()
     chosen = find_grid(grid, suite)
-    devices = find_devices(device)
+    devices = find_devices(device) * jobs
+    if jobs < 1:
+        raise UsageError(f"jobs must be at least 1, not {jobs}")
     if seeds is not None and seeds < 1:
         raise UsageError(f"seeds must be at least 1, not {seeds}")
     if given := {"seed", "device"} & set(override or {}):
