@@ -3,8 +3,8 @@
     python benchmarks/suite.py --model models/bioformer-8l --data ../shared/data/benchmarks --suite blurb
 
 Prints the seconds of each dataset (training, prediction) and of the whole call beside the target of an hour on one H100,
-and writes benchmarks/results/suite.json. Runs that are in --out already cost nothing and are left out of the figures, so give a new
-folder. `--suite mock --seeds 1` tries it in seconds on a CPU.
+and writes benchmarks/results/suite.json. Runs of this model that are in --out already cost nothing, so give a folder without them;
+those of other models may be there. `--suite mock --seeds 1` tries it in seconds on a CPU.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--suite", default="blurb")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--out", type=Path, required=True, help="a new results folder")
+    parser.add_argument("--out", type=Path, required=True, help="a results folder")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once on each device")
     parser.add_argument("--json", type=Path, default=RESULTS)
@@ -56,7 +56,8 @@ def main() -> None:
     )
     whole = time.perf_counter() - began
     seconds: dict[str, dict[str, float]] = defaultdict(lambda: {"train": 0.0, "predict": 0.0, "runs": 0})
-    (model,) = load_results(asked.out).models
+    name = find_model(asked.model).resolve().name
+    model = next(found for found in load_results(asked.out).models if found.model.name == name)
     for (dataset, _), task in model.tasks.items():
         for run in task.runs:
             seconds[dataset]["train"] += run.train_seconds

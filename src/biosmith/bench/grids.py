@@ -100,6 +100,12 @@ def _fixed(kind: str, dataset: str, instances: int) -> list[Candidate]:
     return [_FIXED[kind].settings(instances)]
 
 
+def _rates(kind: str, dataset: str, instances: int) -> list[Candidate]:
+    # The rate that suits a model depends on its size and on how long it was pretrained; the rest hardly does.
+    (fixed,) = _fixed(kind, dataset, instances)
+    return [{**fixed, "learning_rate": factor * fixed["learning_rate"]} for factor in (1, 2, 4)]
+
+
 def _mock(kind: str, dataset: str, instances: int) -> list[Candidate]:
     return [{"learning_rate": 1e-4, "batch_size": 8, "epochs": 1, "keep": "last", "max_length": 64}]
 
@@ -142,6 +148,9 @@ def _biom(kind: str, dataset: str, instances: int) -> list[Candidate]:
 
 GRIDS = {
     "fixed": Grid("fixed", "biosmith's own, for encoders of 20 to 110 million parameters", _fixed),
+    "rates": Grid(
+        "rates", "biosmith's own: the fixed settings with 1, 2 and 4 times the learning rate", _rates
+    ),
     "mock": Grid("mock", "one epoch, to see that everything runs", _mock),
     "pubmedbert": Grid("pubmedbert", "Gu et al. (2021), section 6.2", _pubmedbert),
     "bioformer": Grid(

@@ -75,8 +75,8 @@ def run(
         data: the folder that holds the datasets' folders; mock needs none.
         tasks: only these datasets (for ablations: only these ablations, or these datasets of them).
         seeds: runs a dataset; by default as many as its paper averages, 5 or 10.
-        grid: fixed; paper, the grid of the suite's paper, chosen from on the development split; or pubmedbert,
-            bioformer, biom.
+        grid: fixed; rates, three learning rates from which the development split chooses; paper, the grid of the
+            suite's paper, likewise; or pubmedbert, bioformer, biom.
         resume: the results folder must be there already.
         device: auto, cpu, cuda, or several such as cuda:0,cuda:1.
         jobs: runs at once on each device. Small models leave most of a card idle; 4 to 8 fill an H100.
