@@ -81,7 +81,7 @@ def theirs(
             seed=settings.seed,
             disable_tqdm=True,
             use_cpu=settings.device == "cpu",
-            dataloader_pin_memory=False,
+            dataloader_pin_memory=settings.device == "cuda",
         )
         trainer = Trainer(
             network,

@@ -200,11 +200,11 @@ def test_a_grid_never_sees_the_test_split(
     searched: list[str] = []
     real = devices.run_job
 
-    def run(job: jobs.Job, device: str) -> None:
+    def run(job: jobs.Job, device: str, at_once: int) -> None:
         # Every search comes before any run; only runs may open the test split.
         guarded[job.dataset].closed = job.split == "dev"
         searched.append(job.split)
-        real(job, device)
+        real(job, device, at_once)
 
     monkeypatch.setattr(devices, "run_job", run)
     model = write_model(tmp_path)
@@ -332,9 +332,14 @@ def test_grids_are_the_papers() -> None:
     # Alrowili and Vijay-Shanker, Table 4, NER: 5 epochs at 2e-4 in batches of 48 for base models.
     biom = find_grid("paper", "biom").candidates("tagging", "BC5-chem", 4560)
     assert {"epochs": 5, "learning_rate": 2e-4, "batch_size": 48} in biom
+    rates = find_grid("rates", "blurb").candidates("tagging", "BC5-chem", 4560)
+    assert [c["learning_rate"] for c in rates] == [1e-4, 2e-4, 4e-4]
+    assert len({(c["batch_size"], c["epochs"]) for c in rates}) == 1
     with pytest.raises(UsageError, match="valid: paper, fixed"):
         find_grid("best", "blurb")
-    with pytest.raises(UsageError, match="no paper has a grid for suite extras; valid: fixed, pubmedbert"):
+    with pytest.raises(
+        UsageError, match="no paper has a grid for suite extras; valid: fixed, rates, pubmedbert"
+    ):
         find_grid("paper", "extras")
     # Small sets are seen more often, within bounds.
     fixed = GRIDS["fixed"].candidates

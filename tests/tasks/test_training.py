@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from biosmith.errors import BiosmithError, UsageError
+from biosmith.tasks import training
 from biosmith.tasks.batches import Batch
 from biosmith.tasks.inputs import Example
 from biosmith.tasks.settings import TaggingSettings, TrainingSettings
@@ -114,6 +115,21 @@ def test_a_run_of_captured_steps_goes_on_where_nothing_is_captured(tmp_path: Pat
         torch.allclose(a, b, atol=1e-6)
         for a, b in zip(network.parameters(), whole[1].parameters(), strict=True)
     )
+
+
+def test_checkpoints_that_take_long_are_written_rarely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # By this disk's speed a checkpoint takes hours, so none is written before the end of six short epochs ...
+    monkeypatch.setattr(training, "WRITTEN_A_SECOND", 0.1)
+    _, whole = run(SETTINGS, tmp_path / "rarely")
+    assert not (tmp_path / "rarely" / "checkpoint.pt").exists()
+    # ... and a run that was stopped begins again, with the same end.
+    with pytest.raises(Stopped):
+        run(SETTINGS, tmp_path / "work", stop_in=20)
+    history, again = run(SETTINGS, tmp_path / "work")
+    assert [line["epoch"] for line in history.lines] == [1, 2, 3, 4, 5, 6]
+    assert torch.equal(weights(again), weights(whole))
 
 
 def test_checkpoints_of_other_settings_are_not_taken_up(tmp_path: Path) -> None:

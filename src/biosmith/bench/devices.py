@@ -6,13 +6,17 @@ A job that fails is told and the others go on; a worker that dies takes only its
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import os
 import queue
+import signal
 import threading
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
 
 from biosmith.bench.jobs import Job, run_job
 from biosmith.errors import BiosmithError, UsageError
@@ -72,15 +76,11 @@ def _attempt(job: Job, device: str, at_once: int) -> str:
 
 
 def _run_in_workers(jobs: Sequence[Job], devices: Sequence[str], done: Done) -> None:
-    tasks: queue.SimpleQueue[Job] = queue.SimpleQueue()
+    shared = _Shared(done)
     for job in jobs:
-        tasks.put(job)
-    told = threading.Lock()
-    stop = threading.Event()
+        shared.tasks.put(job)
     threads = [
-        threading.Thread(
-            target=_serve, args=(device, devices.count(device), tasks, done, told, stop), daemon=True
-        )
+        threading.Thread(target=_serve, args=(device, devices.count(device), shared), daemon=True)
         for device in devices
     ]
     for thread in threads:
@@ -90,32 +90,53 @@ def _run_in_workers(jobs: Sequence[Job], devices: Sequence[str], done: Done) -> 
             while thread.is_alive():
                 thread.join(0.2)
     except BaseException:
-        stop.set()
+        # What is under way has its checkpoint; to wait for it would be to ignore the interrupt.
+        shared.stop.set()
+        for process in list(shared.processes):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
+        for thread in threads:
+            thread.join()
         raise
 
 
-def _serve(
-    device: str,
-    at_once: int,
-    tasks: queue.SimpleQueue[Job],
-    done: Done,
-    told: threading.Lock,
-    stop: threading.Event,
-) -> None:
-    context = multiprocessing.get_context("spawn")
-    worker = ProcessPoolExecutor(1, mp_context=context)
+@dataclass
+class _Shared:
+    """What the threads share, each of which has a worker process."""
+
+    done: Done
+    tasks: queue.SimpleQueue[Job] = field(default_factory=queue.SimpleQueue)
+    told: threading.Lock = field(default_factory=threading.Lock)
+    stop: threading.Event = field(default_factory=threading.Event)
+    processes: set[int] = field(default_factory=set)
+
+    def worker(self) -> ProcessPoolExecutor:
+        """A new worker process; an interrupt from the keyboard is the parent's affair."""
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(
+            1, mp_context=context, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
+        )
+        self.processes.add(pool.submit(os.getpid).result())
+        return pool
+
+
+def _serve(device: str, at_once: int, shared: _Shared) -> None:
+    worker: ProcessPoolExecutor | None = None
     try:
-        while not stop.is_set():
+        while not shared.stop.is_set():
             try:
-                job = tasks.get_nowait()
+                job = shared.tasks.get_nowait()
             except queue.Empty:
                 return
             try:
+                worker = worker or shared.worker()
                 problem = worker.submit(_attempt, job, device, at_once).result()
             except BrokenProcessPool:
-                problem = f"the worker of {device} died (not enough memory?)"
-                worker = ProcessPoolExecutor(1, mp_context=context)
-            with told:
-                done(job, problem)
+                if shared.stop.is_set():
+                    return
+                problem, worker = f"the worker of {device} died (not enough memory?)", None
+            with shared.told:
+                shared.done(job, problem)
     finally:
-        worker.shutdown(wait=not stop.is_set(), cancel_futures=True)
+        if worker is not None:
+            worker.shutdown(wait=not shared.stop.is_set(), cancel_futures=True)

@@ -2,7 +2,7 @@
 
 A run has three steps: look at what is there, let the development split choose among a grid's candidates (where there
 are several), and fine-tune and score with every seed. Each step is a list of jobs; a job whose record is there is
-skipped, so a run that was killed goes on when it is started again, from the last finished epoch of what it was at.
+skipped, so a run that was killed goes on when it is started again, from the last checkpoint of what it was at.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def finetune(
 
     Trains on the train split, keeps the best epoch on the dev split (never on test) and writes a folder that
     `transformers` loads, with the label map, the tokenizer, metrics.jsonl and a manifest. A run that was stopped
-    goes on from its last finished epoch when the same command is given again. Relations take
+    goes on from its last checkpoint when the same command is given again. Relations take
     `--override text=markers features=starts`, taggers `scheme=BIOUL head=crf`: all choices are in the guide.
 
     Example:

@@ -45,7 +45,7 @@ class Source(Protocol):
 def finetune(task: str, source: Source, model: Path, out: Path, settings: TrainingSettings) -> dict[str, Any]:
     """Train on the train split, keep the best epoch on the dev split (never on test), and save.
 
-    A run that was stopped goes on from its last finished epoch when it is started again with the same arguments.
+    A run that was stopped goes on from its last checkpoint when it is started again with the same arguments.
 
     Args:
         task: its name for people.

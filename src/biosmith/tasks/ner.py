@@ -84,7 +84,7 @@ def finetune(
 ) -> dict[str, Any]:
     """Fine-tune a tagger and save it as a folder that `transformers` loads.
 
-    A run that was stopped goes on from its last finished epoch when it is started again with the same arguments.
+    A run that was stopped goes on from its last checkpoint when it is started again with the same arguments.
 
     Args:
         model: a Hugging Face folder; the fast encoder reads BERT-shaped ones, AutoModel any other.

@@ -1,7 +1,8 @@
-"""The fine-tuning loop that every task shares: AdamW, linear warm-up and decay, a checkpoint after each epoch.
+"""The fine-tuning loop that every task shares: AdamW, linear warm-up and decay, checkpoints after epochs.
 
 The order of the batches is a pure function of (seed, epoch) and dropout is seeded anew each epoch, so a run that was
-stopped goes on from its last finished epoch and ends with the same weights on the CPU.
+stopped goes on from its last checkpoint and ends with the same weights on the CPU. Writing checkpoints takes about a
+twentieth of the time at most: an epoch that is over before that has none.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from biosmith.tasks.layers import learning_rate_scales
 from biosmith.tasks.settings import TrainingSettings
 
 CHECKPOINT, PLAN = "checkpoint.pt", "plan.json"
+LEAST_SHARE = 20  # seconds of training for each second of writing
+WRITTEN_A_SECOND = 200e6  # bytes, until it is known how fast the disk is
+SHORT = 0.5  # seconds: a checkpoint that takes less is not worth sparing
 
 
 @dataclass
@@ -124,7 +128,7 @@ def train(
                     )
             history.epoch = epoch + 1
             history.lines.append(line)
-            if not last:
+            if not last and saved.is_due(network):
                 saved.save(network, optimizer, schedule, history, best)
             say(_describe(line, settings.epochs))
     if settings.keep == "best" and best is not None and history.best_epoch != settings.epochs:
@@ -255,6 +259,7 @@ class _Saved:
 
     def __init__(self, folder: Path | None, plan: Mapping[str, Any]) -> None:
         self.folder, self.plan = folder, digest_value(plan)
+        self._saved_at, self._cost = time.monotonic(), 0.0
 
     def resume(self, network: nn.Module, optimizer: torch.optim.Optimizer, schedule: Any) -> History:
         if self.folder is None:
@@ -291,6 +296,15 @@ class _Saved:
         assert self.folder is not None
         return self.folder / f"best-{history.best_epoch}.pt"
 
+    def is_due(self, network: nn.Module) -> bool:
+        """Whether enough was trained since the last checkpoint to be worth writing another."""
+        trained = sum(p.nbytes for p in network.parameters() if p.requires_grad)
+        others = sum(p.nbytes for p in network.parameters()) - trained
+        cost = max(
+            self._cost, (3 * trained + others) / WRITTEN_A_SECOND
+        )  # AdamW keeps two values a parameter
+        return cost < SHORT or time.monotonic() - self._saved_at >= LEAST_SHARE * cost
+
     def save(
         self,
         network: nn.Module,
@@ -301,7 +315,8 @@ class _Saved:
     ) -> None:
         if self.folder is None:
             return
-        if best is not None and history.best_epoch == history.epoch:
+        began = time.monotonic()
+        if best is not None and not self._best_file(history).is_file():
             _save(best, self._best_file(history))
         state = {
             "network": network.state_dict(),
@@ -313,6 +328,8 @@ class _Saved:
         for file in self.folder.glob("best-*.pt"):
             if file != self._best_file(history):
                 file.unlink()
+        self._saved_at = time.monotonic()
+        self._cost = self._saved_at - began
 
 
 def _save(value: Any, path: Path) -> None:
