@@ -78,7 +78,7 @@ def ragged(starts: Places, lengths: Places) -> Places:
 
 def bucketed(lengths: Places) -> Places:
     """Lengths rounded up to few different ones, so that an engine meets the same shapes again."""
-    steps = np.select([lengths <= 64, lengths <= 128, lengths <= 256], [8, 16, 32], 64)
+    steps = np.select([lengths <= 64, lengths <= 128, lengths <= 256], [4, 8, 16], 32)
     return -(-lengths // steps) * steps
 
 
