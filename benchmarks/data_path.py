@@ -4,7 +4,8 @@
 
 The peer is the data path of `transformers` scripts on the same documents: tokens cut into blocks of the full length, and
 `DataCollatorForLanguageModeling` (single tokens; it has no next-sentence pairs) in a DataLoader with as many workers.
-Writes benchmarks/results/data_path.json.
+`--steps 100000` also draws that many micro-batches of 4,096 tokens with two workers and notes the anonymous memory of all
+three processes every tenth of the way: it has to stay flat. Writes benchmarks/results/data_path.json.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=Path, help="a token store; made up if not given")
     parser.add_argument("--seconds", type=float, default=20.0, help="for each measurement")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--steps", type=int, default=0, help="steps over which memory is watched")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -46,6 +48,7 @@ def main() -> None:
             TokenStore.open(arguments.tokens) if arguments.tokens else make_up_store(Path(folder) / "tokens")
         )
         rows = [measure(store, workers, arguments.seconds) for workers in arguments.workers]
+        memory = watch_memory(store, arguments.steps) if arguments.steps else None
     found = {
         "machine": {
             "cpu": platform.processor() or platform.machine(),
@@ -60,6 +63,7 @@ def main() -> None:
         "documents": store.documents,
         "tokens": store.tokens,
         "rows": rows,
+        "memory": memory,
     }
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
@@ -68,6 +72,8 @@ def main() -> None:
             f"{row['workers']} workers: ours {row['ours']:,.0f} tokens/s, transformers' collator {row['peer']:,.0f}, "
             f"ratio {row['ratio']:.1f}"
         )
+    if memory:
+        print(f"{arguments.steps:,} steps: {', '.join(f'{mb:.0f}' for mb in memory['anonymous_mb'])} MB")
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; written to {RESULT}")
 
 
@@ -112,6 +118,32 @@ def our_batches(store: TokenStore, workers: int) -> Iterator[int]:
     wanted = requests(makers, Cursor(), endless, (None for _ in iter(int, 1)), 1)
     for loaded in load(wanted, makers, workers, pin=False):
         yield loaded.counts.tokens
+
+
+def watch_memory(store: TokenStore, steps: int) -> dict[str, Any]:
+    """Anonymous memory of this process and its two workers over many steps; mapped pages of the store are not its own."""
+    makers = [BatchMaker(store, DataRules(seed=1, micro_tokens=4096, length=512))]
+    endless = iter(int, 1)
+    wanted = requests(makers, Cursor(), endless, (None for _ in iter(int, 1)), 1)
+    seen, tokens = [], 0
+    for step, loaded in enumerate(load(wanted, makers, 2, pin=False)):
+        tokens += loaded.counts.tokens
+        if step % (steps // 10) == 0:
+            seen.append(anonymous_memory())
+        if step == steps:
+            break
+    return {"steps": steps, "tokens": tokens, "anonymous_mb": seen}
+
+
+def anonymous_memory() -> float:
+    """Megabytes of this process and its children."""
+    own = os.getpid()
+    children = Path(f"/proc/{own}/task/{own}/children").read_text(encoding="utf-8").split()
+    total = 0
+    for process in [str(own), *children]:
+        status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+        total += sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon"))
+    return total / 1024
 
 
 def peer_batches(store: TokenStore, workers: int) -> Iterator[int]:
