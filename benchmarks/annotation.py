@@ -133,7 +133,8 @@ def contestants(arguments: argparse.Namespace) -> dict[str, tuple[Path, str]]:
         chosen["torch auto"] = (arguments.tuned, "torch:auto")
     for folder in arguments.int8 or []:
         config = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["config"]
-        chosen[f"{config['engine']['engine']} int8 (auto)"] = (folder, "auto:auto")
+        name = f"{config['engine']['engine']} int8 (auto)"
+        chosen[f"{name}, {folder.name}" if name in chosen else name] = (folder, "auto:auto")
     return chosen
 
 

@@ -19,6 +19,7 @@ from biosmith.annotate.annotator import Annotator
 from biosmith.annotate.engines import Settings, choose_engine, quantization
 from biosmith.annotate.engines.sharing import encoder_digest
 from biosmith.annotate.tuned import read_tuned
+from biosmith.artefact import load_manifest
 from biosmith.errors import BiosmithError, UsageError
 from biosmith.text.document import Document, Passage
 
@@ -73,6 +74,21 @@ def test_int4_embeddings_make_a_smaller_file_that_finds_mentions(
     assert sizes[0] < sizes[1] - words // 3
     with pytest.raises(UsageError, match="int4 on openvino"):
         quantization.quantize(tagger_folder, tmp_path / "onnx", engine="onnx", embeddings="int4")
+
+
+def test_portable_weights_keep_to_seven_bits(tagger_folder: Path, tmp_path: Path) -> None:
+    """Sums of products of eight bits overflow without int8 dot products (VNNI), so weights there go to 63, not 127."""
+    openvino = pytest.importorskip("openvino")
+    training = tagger_folder.parent / "data" / "train.tsv"
+    out = tmp_path / "portable"
+    quantization.quantize(tagger_folder, out, data=[training], gate=20.0, engine="openvino", portable=True)
+    assert load_manifest(out).config["engine"]["vnni"] is False
+    layers = [
+        node.get_data()
+        for node in openvino.Core().read_model(out / "openvino.xml").get_ops()
+        if node.get_type_name() == "Constant" and node.get_element_type() == openvino.Type.i8
+    ]
+    assert layers and max(int(abs(weights.astype(int)).max()) for weights in layers) <= 64
 
 
 @pytest.mark.parametrize("engine", CPU_ENGINES)

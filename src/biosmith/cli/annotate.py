@@ -143,6 +143,7 @@ def quantize(
     gate: float = 0.3,
     engine: Literal["auto", "openvino", "onnx"] = "auto",
     embeddings: Literal["int8", "int4"] = "int8",
+    portable: bool = False,
 ) -> Report:
     """Make an int8 form of a tagger for a CPU engine.
 
@@ -163,6 +164,7 @@ def quantize(
         engine: openvino (static int8) or onnx (int8 weights, activations scaled as they come); auto is the first of
             them that is installed.
         embeddings: int4 makes a file smaller by a fifth or more (OpenVINO alone).
+        portable: for processors without int8 dot products, too, at a slight loss of precision.
     """
     from biosmith.annotate.engines.quantization import quantize as make
     from biosmith.tasks.joining import parse_names
@@ -176,6 +178,7 @@ def quantize(
         engine=engine,
         names=parse_names(rename),
         embeddings=embeddings,
+        portable=portable,
     )
     shown = f"{out}: int8 for {report.engine} ({report.scheme}), {report.bytes / 1e6:,.1f} MB"
     if report.before is not None and report.after is not None and report.equal_mentions is not None:

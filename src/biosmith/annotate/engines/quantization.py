@@ -102,6 +102,7 @@ def quantize(
     engine: str = "auto",
     names: Mapping[str, str] | None = None,
     embeddings: str = "int8",
+    portable: bool = False,
 ) -> QuantizeReport:
     """Make an int8 tagger for a CPU engine; its folder is a tuned model for `annotate`.
 
@@ -115,6 +116,8 @@ def quantize(
         engine: "openvino" or "onnx"; "auto" is the first of them that is installed.
         names: other names for the data's types of mentions.
         embeddings: "int8", or "int4" for a smaller file (OpenVINO alone).
+        portable: for other processors than this one, too: weights keep to seven bits, for without int8 dot products sums
+            of eight overflow. It is always so where this processor has none.
 
     Raises:
         UsageError: `out` exists, an engine or a model that cannot be used, nothing to calibrate on.
@@ -129,9 +132,10 @@ def quantize(
     engine = _engine(engine)
     if embeddings not in ("int8", "int4") or (embeddings == "int4" and engine != "openvino"):
         raise UsageError(f"embeddings {embeddings!r} on {engine}: valid are int8, and int4 on openvino")
-    make = MAKERS[engine]
+    vnni = has_int8_dot_products() and not portable
+    make = functools.partial(MAKERS[engine], vnni=vnni)
     if embeddings == "int4":
-        make = functools.partial(_make_openvino, int4_embeddings=True)
+        make = functools.partial(_make_openvino, vnni=vnni, int4_embeddings=True)
     development = _development(info, data, text, names or {})
     group = {"tagger": info}
     traced = load_traceable(group)
@@ -159,7 +163,7 @@ def quantize(
                 "Calibrate on text like yours (--text), or allow more with --gate"
             )
         report = _report(engine, scheme, verdict, sentences, temporary)
-        network = EngineFile(engine, FILES[engine], "int8", traced.max_length, has_int8_dot_products())
+        network = EngineFile(engine, FILES[engine], "int8", traced.max_length, vnni)
         write_engine_folder(temporary, info, traced, network, _manifest(info, report, data, text, gate))
     return report
 
@@ -230,7 +234,13 @@ def _calibration_batches(sequences: Sequences, longest: int) -> list[PaddedBatch
 
 
 def _make_openvino(
-    traced: Traceable, sequences: Sequences, spared: Sequence[str], file: Path, int4_embeddings: bool = False
+    traced: Traceable,
+    sequences: Sequences,
+    spared: Sequence[str],
+    file: Path,
+    *,
+    vnni: bool,
+    int4_embeddings: bool = False,
 ) -> None:
     import nncf
     import openvino
@@ -240,7 +250,7 @@ def _make_openvino(
         {"input_ids": batch.ids_BL, "attention_mask": batch.mask_BL}
         for batch in _calibration_batches(sequences, traced.max_length)
     ]
-    overflow = nncf.OverflowFix.DISABLE if has_int8_dot_products() else nncf.OverflowFix.ENABLE
+    overflow = nncf.OverflowFix.DISABLE if vnni else nncf.OverflowFix.ENABLE
     with quiet(), kept_signal_stack():
         if int4_embeddings:
             model = nncf.compress_weights(
@@ -264,7 +274,9 @@ def _make_openvino(
     openvino.save_model(made, file, compress_to_fp16=False)
 
 
-def _make_onnx(traced: Traceable, sequences: Sequences, spared: Sequence[str], file: Path) -> None:
+def _make_onnx(
+    traced: Traceable, sequences: Sequences, spared: Sequence[str], file: Path, *, vnni: bool
+) -> None:
     """Activations are scaled batch by batch, so nothing is calibrated; only products with weights are int8."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -279,7 +291,7 @@ def _make_onnx(traced: Traceable, sequences: Sequences, spared: Sequence[str], f
             op_types_to_quantize=["MatMul", "Gemm"],
             weight_type=QuantType.QInt8,
             per_channel=True,
-            reduce_range=not has_int8_dot_products(),
+            reduce_range=not vnni,
             nodes_to_exclude=[node.name for node in graph.node if _is_spared(node, spared)],
             extra_options={"MatMulConstBOnly": True},
         )
@@ -293,7 +305,7 @@ def _is_spared(node: Any, patterns: Sequence[str]) -> bool:
 
 
 # engine -> a function that writes the int8 network
-MAKERS: dict[str, Callable[[Traceable, Sequences, Sequence[str], Path], None]] = {
+MAKERS: dict[str, Callable[..., None]] = {
     "openvino": _make_openvino,
     "onnx": _make_onnx,
 }
