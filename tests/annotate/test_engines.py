@@ -81,8 +81,15 @@ def test_portable_weights_keep_to_seven_bits(tagger_folder: Path, tmp_path: Path
     openvino = pytest.importorskip("openvino")
     training = tagger_folder.parent / "data" / "train.tsv"
     out = tmp_path / "portable"
-    options = {"embeddings": "int4", "portable": True}  # of eight bits there are then the layers alone
-    quantization.quantize(tagger_folder, out, data=[training], gate=20.0, engine="openvino", **options)
+    quantization.quantize(
+        tagger_folder,
+        out,
+        data=[training],
+        gate=20.0,
+        engine="openvino",
+        embeddings="int4",  # of eight bits there are then the layers alone
+        portable=True,
+    )
     assert load_manifest(out).config["engine"]["vnni"] is False
     layers = [
         node.get_data()
