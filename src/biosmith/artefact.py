@@ -77,6 +77,14 @@ def load_manifest(folder: Path, kind: str | None = None) -> Manifest:
     return manifest
 
 
+def is_artefact(folder: Path) -> bool:
+    """Whether a folder has a manifest that biosmith wrote; other programs have files of that name too."""
+    try:
+        return bool(load_manifest(folder).created)
+    except (BadInput, UsageError, OSError):
+        return False
+
+
 def describe_input(path: Path) -> dict[str, Any]:
     """How a manifest names one of its inputs: an artefact by its manifest's digest, a file by its own."""
     if (path / MANIFEST).is_file():

@@ -10,6 +10,8 @@ from typing import IO
 
 from biosmith.errors import BadInput, shorten
 
+REJECTS = "rejects.jsonl"  # of an artefact: what was set aside while it was made
+
 
 class Rejects:
     """Collects records that could not be used.

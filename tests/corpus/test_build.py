@@ -23,6 +23,7 @@ from biosmith.corpus.intake import identity
 from biosmith.corpus.options import BuildOptions
 from biosmith.corpus.units import in_nlm_order
 from biosmith.errors import BadInput, BiosmithError, UsageError
+from biosmith.lineage import trace_origin
 from biosmith.text.document import Document, Passage
 from biosmith.text.formats import read
 
@@ -517,11 +518,29 @@ def test_very_many_inputs_are_listed_by_folder(
     assert [(entry["path"], entry["files"]) for entry in manifest.inputs] == [(str(many), 6)]
 
 
-def test_a_corpus_can_be_built_from_a_corpus(many: Path, tmp_path: Path) -> None:
+def test_a_corpus_can_be_built_from_a_corpus_and_traced_through_it(
+    many: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (many / "broken.jsonl").write_text("{\n", encoding="utf-8")
     build_corpus(many, tmp_path / "one", SMALL_SHARDS)
-    parts = sorted((tmp_path / "one").glob("*.parquet"))
-    build_corpus(parts, tmp_path / "two")
+    assert (tmp_path / "one" / "rejects.jsonl").is_file()
+    # Neither its manifest nor its list of rejects is text: nothing is set aside, so that the call is done (0).
+    code, counts = report(capsys, "corpus", "build", tmp_path / "one", "--out", tmp_path / "two")
+    assert (code, counts["set_aside"]) == (0, 0)
     assert documents(tmp_path / "one") == documents(tmp_path / "two")
+    raw = {origin.path for origin in trace_origin(tmp_path / "two").walk() if origin.kind == "file"}
+    assert raw == {str(path) for path in many.iterdir()}
+
+
+def test_an_output_inside_its_source_is_no_source_when_the_build_is_resumed(
+    many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_corpus(many, tmp_path / "whole", SMALL_SHARDS)
+    stop_in_the_middle(many, many / "out", monkeypatch)
+    build_corpus(many, many / "out", SMALL_SHARDS, resume=True)
+    assert shard_digests(many / "out") == shard_digests(tmp_path / "whole")
+    manifest = build_corpus(many, many / "out", SMALL_SHARDS, resume=True)  # finished: left as it is
+    assert len(manifest.inputs) == 6
 
 
 def test_real_fixtures_are_built_and_counted(shared_data: Path, tmp_path: Path) -> None:

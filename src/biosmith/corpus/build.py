@@ -25,7 +25,9 @@ from biosmith.artefact import (
     MANIFEST,
     Manifest,
     describe_files,
+    describe_input,
     digest_value,
+    is_artefact,
     load_manifest,
     require_new_folder,
     to_plain,
@@ -40,9 +42,9 @@ from biosmith.corpus.units import Plan, Unit, make_plan, require_same_plan
 from biosmith.corpus.workers import Workers
 from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.progress import say
+from biosmith.rejects import REJECTS
 
 BUILDING = ".building"
-REJECTS = "rejects.jsonl"
 LISTED_INPUTS = 5000  # of more source files the manifest lists folders instead
 
 Sources = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -60,7 +62,7 @@ def build_corpus(
 
     Args:
         sources: files, folders and archives in any format that `biosmith.read` knows.
-        out: the folder to make.
+        out: the folder to make. What it holds is no source, where it lies in one.
         options: what stays; see `BuildOptions`.
         workers: number of processes; None takes the cores there are. In a script, more than one needs the usual
             `if __name__ == "__main__":` guard.
@@ -80,7 +82,7 @@ def build_corpus(
     out = Path(out)
     options = options or BuildOptions()
     exclusion = read_exclusion(options.exclude) if options.exclude else None
-    plan = make_plan(sources, options, None if exclusion is None else exclusion.digest)
+    plan = make_plan(sources, options, None if exclusion is None else exclusion.digest, out=out)
     with Workers(workers) as processes:
         finished = _prepare(out, plan, resume)
         if exclusion is not None and finished is None:
@@ -206,7 +208,7 @@ class _Build:
                 "exclusion": self.plan.exclusion,
                 "plan": self.plan.digest,
             },
-            inputs=_shorten(inputs),
+            inputs=_shorten(_name_artefacts(inputs)),
             files=files,
             counts={**counts, "digest": digest_value(shards)},
         ).save(self.out)
@@ -274,6 +276,21 @@ def _collect_rejects(folder: Path, units: Sequence[Unit], path: Path) -> None:
     with write_by_rename(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
         stream.write(first)
         stream.writelines(lines)
+
+
+def _name_artefacts(inputs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The inputs, each artefact in place of its files, so that the way back goes on beyond it."""
+    folders = {Path(one["path"]).parent for one in inputs}
+    artefacts = {folder: load_manifest(folder) for folder in folders if is_artefact(folder)}
+    named: dict[str, Mapping[str, Any]] = {}
+    for one in inputs:
+        path = Path(one["path"])
+        held = artefacts[path.parent].files.get(path.name, {}) if path.parent in artefacts else {}
+        if held.get("digest") == one["digest"]:
+            named.setdefault(str(path.parent), describe_input(path.parent))
+        else:
+            named[str(path)] = one
+    return list(named.values())
 
 
 def _shorten(inputs: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

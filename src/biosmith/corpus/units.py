@@ -81,8 +81,10 @@ def make_plan(
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     options: BuildOptions,
     exclusion: str | None = None,
+    *,
+    out: Path | None = None,
 ) -> Plan:
-    """Find the files of the sources and put them in order.
+    """Find the files of the sources, but for those in `out`, and put them in order.
 
     The order is the user's, folders sorted; baseline and update files of NLM ("pubmed26n0001.xml.gz") are put in the
     order of their numbers among themselves, for a later one replaces and deletes citations of an earlier one.
@@ -91,7 +93,8 @@ def make_plan(
         UsageError: a source does not exist.
         BadInput: there is no file in the sources.
     """
-    paths = find_files(sources)
+    made = None if out is None else out.resolve()
+    paths = [path for path in find_files(sources) if made is None or made not in path.resolve().parents]
     if not paths:
         raise BadInput(
             sources if isinstance(sources, str | os.PathLike) else ", ".join(map(str, sources)),

@@ -19,17 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-from biosmith.artefact import write_by_rename
+from biosmith.artefact import MANIFEST, is_artefact, write_by_rename
 from biosmith.errors import UsageError
+from biosmith.rejects import REJECTS
 
 HEAD = 1 << 16  # bytes that formats get to look at
 COMPRESSED = (".gz", ".xz")
-SIDE_FILES = (
-    ".md5",
-    ".sha1",
-    ".sha256",
-    ".sha512",
-)  # checksums beside a data file, never documents themselves
+# Checksums beside a data file, and what biosmith writes beside its own: never documents themselves.
+SIDE_FILES = (".md5", ".sha1", ".sha256", ".sha512", f".{MANIFEST}", f".{REJECTS}")
 
 # What reading raises when a compressed stream or an archive is cut or damaged.
 BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile)
@@ -58,7 +55,8 @@ class Entry:
 def walk(source: str | os.PathLike[str]) -> list[Path]:
     """The files of a folder and all folders in it, sorted by path; of a file, the file itself.
 
-    Hidden files, checksum side files and links to folders are passed over.
+    Hidden files, checksum side files, links to folders, and the manifest and the list of rejects of a biosmith artefact
+    are passed over.
 
     Raises:
         UsageError: the path does not exist.
@@ -71,8 +69,10 @@ def walk(source: str | os.PathLike[str]) -> list[Path]:
     found = []
     for folder, subfolders, names in os.walk(root):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        own = (MANIFEST, REJECTS) if MANIFEST in names and is_artefact(Path(folder)) else ()
         for name in names:
-            if not name.startswith(".") and not name.endswith(SIDE_FILES) and Path(folder, name).is_file():
+            passed_over = name.startswith(".") or name.endswith(SIDE_FILES) or name in own
+            if not passed_over and Path(folder, name).is_file():
                 found.append(Path(folder, name))
     return sorted(found)
 
