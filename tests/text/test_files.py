@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import lzma
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import IO, cast
 
 import pytest
 
@@ -149,3 +151,31 @@ def test_a_failed_write_leaves_no_file(tmp_path: Path) -> None:
         stream.write(b"half")
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
+
+
+class Dribble:
+    """Gives at most `size` bytes at a time, as sockets and decompressors may."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self.stream, self.size = io.BytesIO(data), size
+
+    def read(self, size: int) -> bytes:
+        return self.stream.read(min(size, self.size))
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 7, 64])
+def test_lone_surrogates_in_json_are_replaced_wherever_the_stream_is_cut(size: int) -> None:
+    # RFC 8259, section 8.2: the grammar allows half of a pair; it stands for no character.
+    texts = {
+        r"x\ud835 y": "x\ufffd y",
+        r"\udc00\ud835": "\ufffd\ufffd",
+        r"\uD835\u0041": "\ufffdA",
+        r"\ud835\udd04": "\U0001d504",
+        r"\\ud835": r"\ud835",
+        r"\\\ud835\\": "\\\ufffd\\",
+        r"\u00e9\n": "é\n",
+    }
+    value = b"[" + b",".join(b'"%s"' % text.encode() for text in texts) + b"]"
+    stream = files.JsonStream(cast("IO[bytes]", Dribble(b"\xef\xbb\xbf" + value, size)))
+    read = b"".join(iter(lambda: stream.read(4096), b""))
+    assert json.loads(read) == list(texts.values())

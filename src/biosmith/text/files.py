@@ -10,6 +10,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import tarfile
 import tempfile
 import zipfile
@@ -186,18 +187,44 @@ class _Steady(io.RawIOBase):
         super().close()
 
 
-class WithoutMark:
-    """A stream without its byte order mark: an error to JSON parsers, and common in files made on Windows."""
+class JsonStream:
+    """A stream of JSON that streaming parsers can take.
+
+    Without its byte order mark, which is common in files made on Windows; and with U+FFFD for lone surrogates (half of
+    an escaped pair), which are no text: the parser stops at some, and takes others for a character with their neighbour.
+    """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._begun = stream, False
+        self._left = b""  # the end of what was read, which may be the beginning of an escape
 
     def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size)
-        if not self._begun and data:
-            self._begun = True
-            data = data.removeprefix(b"\xef\xbb\xbf") or self._stream.read(size)
-        return data
+        while True:
+            read = self._stream.read(size)
+            data = self._left + read
+            if not self._begun and data:
+                self._begun = True
+                data = data.removeprefix(b"\xef\xbb\xbf")
+            cut = _ESCAPE_AT_END.search(data) if read and size >= 0 else None
+            self._left = b"" if cut is None else data[cut.start() :]
+            data = data if cut is None else data[: cut.start()]
+            if data or not read:
+                return _ESCAPE.sub(_without_surrogate, data) if _ESCAPED_SURROGATE.search(data) else data
+
+
+# An escape that is not whole yet, or the first half of a pair.
+_ESCAPE_AT_END = re.compile(
+    rb"(?<!\\)\\+(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?))?\Z"
+)
+_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)",
+    re.DOTALL,
+)
+
+
+def _without_surrogate(escape: re.Match[bytes]) -> bytes:
+    return b"\\ufffd" if len(escape[0]) == 6 else escape[0]
 
 
 class _Counted:

@@ -271,6 +271,13 @@ def test_json_that_is_cut_keeps_what_was_whole(tmp_path: Path) -> None:
     assert item["reason"].startswith("broken JSON")
 
 
+def test_half_of_an_escaped_pair_costs_one_character_and_no_document(tmp_path: Path) -> None:
+    texts = ["high \ud835 x", "low \udc00 x", "next \ud835A", "𝒳"]
+    value = {"documents": [{"id": str(n), "passages": [passage(0, text)]} for n, text in enumerate(texts)]}
+    found = [document.text for document in read_json(tmp_path, value)]
+    assert found == ["high \ufffd x", "low \ufffd x", "next \ufffdA", "𝒳"]
+
+
 def test_a_malformed_document_is_set_aside_and_the_next_is_read(tmp_path: Path) -> None:
     rejects = Rejects()
     good = {"id": "good", "passages": [passage(0, "x")]}

@@ -57,7 +57,7 @@ def read(stream: IO[bytes], rejects: Rejects, file: str, *, offset_unit: Unit = 
         offset_unit: what offsets and lengths count; "auto" finds it for each document by its mentions.
     """
     decoder = Decoder(rejects, file, offset_unit)
-    events = ijson.basic_parse(files.WithoutMark(stream), multiple_values=True, use_float=True)
+    events = ijson.basic_parse(files.JsonStream(stream), multiple_values=True, use_float=True)
     number = 0
     try:
         for collection, value in _documents(events):
