@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from biosmith.bench.jobs import load_split
 from biosmith.bench.leaderboard import build_site
 from biosmith.bench.leaderboard.anchors import ANCHORS, SOURCES
-from biosmith.bench.leaderboard.boards import gathered, make_boards
+from biosmith.bench.leaderboard.boards import gathered, make_boards, name_devices
 from biosmith.bench.leaderboard.details import make_detail
 from biosmith.bench.leaderboard.pictures import Point, scatter
 from biosmith.bench.mock import FOLDER
@@ -104,6 +105,9 @@ def test_a_page_of_a_dataset_has_seeds_errors_and_gold_against_predicted(site: P
     assert page.count("<svg") == 1 and 'role="img"' in page and "Means: good:" in page
     viewer = read(site, "view/good--mock-ner.html")
     assert "s-right" in viewer and "sentence 1" in viewer
+    # The viewer counts what is on it; without those words its F1 would be taken for the F1 of the split.
+    shown, whole = re.findall(r"· ([0-9]+) of ([0-9]+) sentences, chosen for errors</h1>", viewer)[0]
+    assert int(shown) == viewer.count("<article") < int(whole) == len(load_split("mock-ner", FOLDER, "test"))
     relations = read(site, "dataset/mock-relations.html")
     assert "Gold (rows) against predicted (columns)" in relations and "✗" in relations
     assert "fingerprint" in relations
@@ -245,6 +249,15 @@ def test_pictures_take_the_colour_of_the_page_and_can_be_read_out() -> None:
     assert svg == scatter([Point('a & "b"', 10, 80), Point("c", 200, 90)], "speed", "score", 'A & "b" <c>')
 
 
+def test_a_card_is_named_once_however_many_runs_shared_it() -> None:
+    assert name_devices(["H100, 10 runs at once", "H100, 8 runs at once", "H100, 8 runs at once"]) == (
+        "H100, 8 or 10 runs at once"
+    )
+    assert name_devices(["EPYC", "H100, 6 runs at once", "H100"]) == "EPYC; H100, 1 or 6 runs at once"
+    # A card's own name may have a comma, and old runs have no name at all.
+    assert name_devices(["", "Xeon, 8 cores"]) == "Xeon, 8 cores"
+
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -315,4 +328,29 @@ def test_filters_and_sorting_work(browser: Any, site: Path) -> None:
     before = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.click("#theme")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+    page.close()
+
+
+def test_the_reason_of_a_grey_figure_stays_as_long_as_the_figure(
+    browser: Any, mock_results: Path, tmp_path: Path
+) -> None:
+    # A measured row is grey here: that is no matter of reported rows, nor of rows that a search leaves out.
+    shutil.copytree(mock_results / "of-good", tmp_path / "other")
+    change_records(tmp_path / "other", "mock-ner", protocol={"files": {"test.tsv": "0" * 64}})
+    build_site([mock_results / "of-poor", mock_results / "of-poor", tmp_path / "other"], tmp_path / "site")
+    page = browser.new_page()
+    page.goto((tmp_path / "site" / "index.html").as_uri())
+    notes = page.locator(".notes").first
+    assert notes.is_visible()
+    page.click("button[data-kind=reported]")
+    assert notes.is_visible()
+    page.click("button[data-kind=measured]")
+    assert not notes.is_visible()
+    page.click("button[data-kind=measured]")
+    page.fill("#find", "poor")
+    assert not notes.is_visible()
+    page.fill("#find", "good")
+    assert notes.is_visible()
+    page.click("button[data-kind=other]")
+    assert not notes.is_visible()
     page.close()

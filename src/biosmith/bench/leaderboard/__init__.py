@@ -17,7 +17,7 @@ from typing import Any
 
 from biosmith.artefact import write_by_rename
 from biosmith.bench.leaderboard.anchors import SOURCES
-from biosmith.bench.leaderboard.boards import Board, Line, gathered, make_boards
+from biosmith.bench.leaderboard.boards import Board, Line, gathered, make_boards, name_devices
 from biosmith.bench.leaderboard.details import Detail, make_detail
 from biosmith.bench.leaderboard.pictures import Point, scatter, strip
 from biosmith.bench.mock import find_task
@@ -209,6 +209,8 @@ class _Site:
         """The page of gold against predicted mentions."""
         file = f"view/{self._anchor(model)}--{self._name(f'dataset {detail.run.dataset}')[8:]}.html"
         title = f"{detail.run.dataset}: {model}, seed {detail.run.seed}"
+        if len(detail.documents) < detail.sentences:  # or its scores would be taken for those of the split
+            title += f" · {len(detail.documents):,} of {detail.sentences:,} sentences, chosen for errors"
         (self.out / "view").mkdir(exist_ok=True)
         html.write(detail.documents, self.out / file, gold=detail.gold, title=title)
         self.pages += 1
@@ -236,7 +238,7 @@ class _Site:
             "width": mark.width,
             "family": mark.family or None,
             "digest": mark.digest[:16],
-            "devices": ", ".join(sorted({r.device for t in model.tasks.values() for r in t.runs})) or None,
+            "devices": name_devices(r.device for t in model.tasks.values() for r in t.runs) or None,
         }
         lineage = [_tree(mark.lineage)] if mark.lineage else []
         shown = [(k, v) for k, v in facts.items() if v is not None]
@@ -275,9 +277,14 @@ def _pictures(board: Board) -> list[dict[str, str]]:
         return sum(line.cells[name].value for name in shared) / len(shared)
 
     made = []
-    devices = sorted({line.device for line in board.measured if line.device})
+    devices = name_devices(device for line in board.measured for device in line.devices)
     for key, title, label, caption in (
-        ("speed", "Quality against speed", "test instances a second", f"Prediction on {'; '.join(devices)}."),
+        (
+            "speed",
+            "Quality against speed",
+            "test instances a second",
+            f"Prediction on {devices}." if devices else "",
+        ),
         (
             "parameters",
             "Quality against size",
@@ -291,7 +298,7 @@ def _pictures(board: Board) -> list[dict[str, str]]:
         points = [Point(line.model, float(x), quality(line)) for line, x in places]
         told = "; ".join(f"{p.name}: {p.y:.2f} at {p.x:,.4g} {label}" for p in points)
         svg = scatter(points, label, of, f"{title}. {told}")
-        made.append({"title": title, "svg": svg, "caption": f"{caption} Measured models only."})
+        made.append({"title": title, "svg": svg, "caption": f"{caption} Measured models only.".strip()})
     return made
 
 

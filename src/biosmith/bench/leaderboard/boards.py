@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,7 +47,7 @@ class Line:
         score: of the suite; None where datasets are missing.
         groups, cells: group -> score in percent; dataset -> cell.
         parameters, speed: in millions; test instances a second over all datasets.
-        device: that it ran on.
+        devices: that it ran on, as its runs say them.
         protocol: grid of its settings.
     """
 
@@ -58,7 +59,7 @@ class Line:
     cells: Mapping[str, Cell]
     parameters: float | None = None
     speed: float | None = None
-    device: str = ""
+    devices: tuple[str, ...] = ()
     protocol: str = ""
 
 
@@ -124,6 +125,26 @@ def make_boards(models: Sequence[ModelResults], first: str) -> list[Board]:
     return boards
 
 
+def name_devices(devices: Iterable[str]) -> str:
+    """Each device once, with how many runs shared it: "H100, 6 or 10 runs at once"."""
+    shared: dict[str, set[int]] = {}
+    for device in devices:
+        several = re.fullmatch(r"(.+), (\d+) runs at once", device)
+        name, number = (several[1], int(several[2])) if several else (device, 1)
+        if name:
+            shared.setdefault(name, set()).add(number)
+    return "; ".join(
+        name if numbers == {1} else f"{name}, {_either(sorted(numbers))} at once"
+        for name, numbers in sorted(shared.items())
+    )
+
+
+def _either(numbers: Sequence[int]) -> str:
+    """`1 run`, `8 runs`, `6, 8 or 10 runs`."""
+    *before, last = map(str, numbers)
+    return f"{', '.join(before)}{' or ' if before else ''}{last} run{'' if numbers[-1] == 1 else 's'}"
+
+
 def _usual_files(models: Sequence[ModelResults]) -> dict[str, Mapping[str, str]]:
     """The files that most models were scored on, for each dataset; those of the first where several are."""
     found: dict[str, list[Mapping[str, str]]] = {}
@@ -151,7 +172,7 @@ def _measured(model: ModelResults, suite: Suite, usual: Mapping[str, Mapping[str
         cells=cells,
         parameters=None if mark.parameters is None else mark.parameters / 1e6,
         speed=sum(run.instances for run in runs) / seconds if seconds else None,
-        device=", ".join(sorted({run.device for run in runs})),
+        devices=tuple(sorted({run.device for run in runs})),
         protocol=", ".join(sorted({str(task.chosen.get("grid", "")) for task in tasks.values()})),
     )
 

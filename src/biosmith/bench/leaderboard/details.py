@@ -55,7 +55,8 @@ class Detail:
         kinds: of errors -> how many.
         breakdown: table -> row -> counts with precision, recall and F1.
         labels, confusion: gold labels in rows, predicted ones in columns.
-        documents, gold: for the viewer of mentions.
+        documents, gold: for the viewer of mentions; some sentences, those with errors first.
+        sentences: of the whole split.
         examples: for the viewer of everything else.
     """
 
@@ -67,6 +68,7 @@ class Detail:
     confusion: tuple[tuple[int, ...], ...] = ()
     documents: tuple[Document, ...] = ()
     gold: tuple[Document, ...] = ()
+    sentences: int = 0
     examples: tuple[Example, ...] = ()
 
 
@@ -132,6 +134,7 @@ def _tagged(
         confusion=tuple(tuple(row) for row in analysis["types"]["counts"]),
         documents=tuple(_document(i, gold[i].words, predictions[i]) for i in shown),
         gold=tuple(_document(i, gold[i].words, list(gold[i].tags)) for i in shown),
+        sentences=len(gold),
     )
 
 

@@ -19,7 +19,8 @@ function filter() {
   }
   for (const cell of document.querySelectorAll("td.other")) cell.style.visibility = on.other ? "" : "hidden";
   for (const more of document.querySelectorAll(".more")) more.hidden = !on.reported;
-  for (const notes of document.querySelectorAll(".notes")) notes.hidden = !on.other || !on.reported;
+  for (const notes of document.querySelectorAll(".notes"))  // there as long as a figure that they speak of is
+    notes.hidden = !on.other || !notes.closest(".card").querySelector("tbody:not([hidden]) tr:not([hidden]) td.other");
   for (const part of document.querySelectorAll("main > [data-group]"))
     part.hidden = Boolean(group.value) && part.dataset.group !== group.value;
 }
