@@ -291,6 +291,20 @@ def test_a_malformed_document_is_set_aside_and_the_next_is_read(tmp_path: Path) 
     assert [item["record"] for item in rejects.items] == ["1", "2", "3", "4"]
 
 
+@pytest.mark.parametrize("suffix", [".json", ".jsonl"])
+def test_one_fault_with_many_values_is_one_reason(tmp_path: Path, suffix: str) -> None:
+    # Reasons are counted and listed in manifests: one with a value in it would be a reason of its own each time.
+    rejects = Rejects()
+    values = [{"id": str(n), "passages": [{"offset": f"at {n}", "text": "x"}]} for n in range(9)]
+    path = tmp_path / f"x{suffix}"
+    path.write_text("\n".join(map(json.dumps, values)), encoding="utf-8")
+    format = "bioc-json" if suffix == ".json" else "jsonl"
+    assert list(read(path, format=format, rejects=rejects)) == []
+    ((reason, count),) = rejects.reasons.items()
+    assert count == 9 and "offset is not a whole number" in reason
+    assert [item["value"] for item in rejects.items] == [f"at {n}" for n in range(9)]
+
+
 def test_xml_that_is_cut_keeps_what_was_whole(tmp_path: Path) -> None:
     path = tmp_path / "x.xml"
     whole = "<document><id>1</id><passage><offset>0</offset><text>x</text></passage></document>"

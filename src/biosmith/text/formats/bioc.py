@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from biosmith.errors import shorten
 from biosmith.rejects import Rejects
 from biosmith.text.document import Argument, Document, Mention, Passage, Relation
 from biosmith.text.formats import jsonl
@@ -326,18 +325,15 @@ def _permutation(text: str, size: int) -> list[int] | None:
 
 
 def _infons(value: Json) -> dict[str, str]:
-    try:
-        return jsonl.infons_of(value.get("infons"))
-    except jsonl.NotADocument as error:
-        raise NotReadable(str(error)) from error
+    return jsonl.infons_of(value.get("infons"))
 
 
 def _list(value: Any, key: str) -> list[Json]:
     if not isinstance(value, dict):
-        raise NotReadable(f"is no BioC: {shorten(value)} is not an object")
+        raise NotReadable("is no BioC, which is made of objects", value)
     item = value.get(key)
     if item is None:
         return []
     if not isinstance(item, list) or not all(isinstance(part, dict) for part in item):
-        raise NotReadable(f"{key} are not a list of objects: {shorten(item)}")
+        raise NotReadable(f"{key} are not a list of objects", item)
     return item

@@ -16,7 +16,6 @@ from typing import IO, Any
 
 import ijson
 
-from biosmith.errors import shorten
 from biosmith.rejects import Rejects
 from biosmith.text import files
 from biosmith.text.document import Document
@@ -65,9 +64,9 @@ def read(stream: IO[bytes], rejects: Rejects, file: str, *, offset_unit: Unit = 
             try:
                 yield decoder.decode(value, collection)
             except NotReadable as error:
-                rejects.add(file, value.get("id") or f"document {number}", str(error))
+                rejects.add(file, value.get("id") or f"document {number}", error.reason, error.value)
     except NotReadable as error:
-        rejects.add(file, f"after document {number}", str(error))
+        rejects.add(file, f"after document {number}", error.reason, error.value)
     except (ijson.JSONError, RecursionError) as error:
         rejects.add(file, f"after document {number}", f"broken JSON: {_describe(error)}")
 
@@ -95,7 +94,7 @@ def _documents(events: Iterator[Event]) -> Iterator[tuple[dict[str, str], Json]]
         elif event == "start_array":
             yield from _of_array(events)
         else:
-            raise NotReadable(f"holds {shorten(value)}, not BioC documents")
+            raise NotReadable("holds something else than BioC documents", value)
 
 
 def _of_array(events: Iterator[Event]) -> Iterator[tuple[dict[str, str], Json]]:
@@ -107,7 +106,7 @@ def _of_array(events: Iterator[Event]) -> Iterator[tuple[dict[str, str], Json]]:
         elif event == "start_array":
             yield from _of_array(events)
         else:
-            raise NotReadable(f"holds {shorten(value)}, not BioC documents")
+            raise NotReadable("holds something else than BioC documents", value)
 
 
 def _of_object(events: Iterator[Event]) -> Iterator[tuple[dict[str, str], Json]]:
@@ -132,7 +131,7 @@ def _of_object(events: Iterator[Event]) -> Iterator[tuple[dict[str, str], Json]]
     if "passages" in own:
         yield {}, own
     elif not wraps:
-        raise NotReadable(f"an object with the keys {', '.join(own) or '(none)'} is no BioC document")
+        raise NotReadable("an object without passages is no BioC document", own)
 
 
 def _value(event: str, value: Any, events: Iterator[Event]) -> Any:

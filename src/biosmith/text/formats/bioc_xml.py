@@ -57,7 +57,8 @@ def read(stream: IO[bytes], rejects: Rejects, file: str, *, offset_unit: Unit = 
         try:
             yield decoder.decode(_document(element), collection)
         except NotReadable as error:
-            rejects.add(file, element.findtext("id") or f"line {element.sourceline}", str(error))
+            record = element.findtext("id") or f"line {element.sourceline}"
+            rejects.add(file, record, error.reason, error.value)
 
 
 def write(documents: Iterable[Document], path: Path) -> WriteReport:

@@ -23,11 +23,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import IO, Any
 
-from biosmith.errors import shorten
 from biosmith.rejects import Rejects
 from biosmith.text import files
 from biosmith.text.document import Argument, Document, Mention, Passage, Relation
 from biosmith.text.formats.mentions import place_mention, replace_surrogates
+from biosmith.text.formats.offsets import NotReadable
 from biosmith.text.formats.report import WriteReport
 
 NAME = "jsonl"
@@ -40,8 +40,8 @@ _OTHER_JSON = re.compile(
 )
 
 
-class NotADocument(ValueError):
-    """The JSON value is none of the forms above; the message says what is wrong."""
+class NotADocument(NotReadable):
+    """The JSON value is none of the forms above."""
 
 
 def looks_like(head: bytes) -> bool:
@@ -71,7 +71,8 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
         try:
             yield from_json(json.loads(line), rejects, file, record)
         except NotADocument as error:
-            rejects.add(file, record, str(error), line[:200].decode("utf-8", "replace"))
+            value = line[:200].decode("utf-8", "replace") if error.value is None else error.value
+            rejects.add(file, record, error.reason, value)
         except (ValueError, RecursionError) as error:
             # Reasons are counted, each once: the place in the line is shown by the value, not named in the reason.
             reason = getattr(error, "msg", None) or getattr(error, "reason", None) or str(error)
@@ -175,7 +176,7 @@ def _lay_out(id: str, value: Mapping[str, Any], infons: dict[str, str]) -> Docum
             placed = all(isinstance(p.get("offset"), int) for p in value["passages"])
             return (Document.at_offsets if placed else Document.build)(id, passages, infons=infons)
         except ValueError as error:
-            raise NotADocument(str(error)) from error
+            raise NotADocument("passages overlap, or lie too far apart", str(error)) from error
     passages = []
     if text is not None and value.get("mentions"):
         used -= {"title", "abstract", "body"}  # the mentions count from the start of the text
@@ -194,7 +195,7 @@ def _lay_out(id: str, value: Mapping[str, Any], infons: dict[str, str]) -> Docum
 def _check(document: Document) -> Document:
     for passage in document.passages:
         if passage.offset < 0 or not document.text.startswith(passage.text, passage.offset):
-            raise NotADocument(f"the passage at {passage.offset} is not the document's text there")
+            raise NotADocument("a passage is not the document's text at its offset", passage.offset)
     return document
 
 
@@ -217,7 +218,7 @@ def _passage(value: Any) -> Passage:
     if text is None:
         raise NotADocument("a passage has no text")
     if not _is_integer(offset):
-        raise NotADocument(f"a passage's offset is {shorten(offset)}, not a whole number")
+        raise NotADocument("a passage's offset is not a whole number", offset)
     extra = {k: v for k, v in value.items() if k not in ("kind", "text", "offset", "label", "infons")}
     kind = _string(value, "kind")
     return Passage(
@@ -234,7 +235,7 @@ def _mention(value: Any, text: str, rejects: Rejects, file: str, record: object)
         raise NotADocument(f"a mention is a JSON {_kind(value)}, not an object")
     fragments = value.get("fragments") or [(value.get("start"), value.get("end"))]
     if not isinstance(fragments, list) or not all(_is_span(f) for f in fragments):
-        raise NotADocument(f"a mention's start, end or fragments are no whole numbers: {shorten(value)}")
+        raise NotADocument("a mention's start, end or fragments are no whole numbers", value)
     known = ("start", "end", "text", "type", "score", "ids", "fragments", "id", "infons")
     mention = place_mention(
         text,
@@ -258,7 +259,7 @@ def _relation(value: Any) -> Relation:
     arguments = []
     for argument in _list(value, "arguments"):
         if not isinstance(argument, dict) or not isinstance(argument.get("target"), str):
-            raise NotADocument(f"a relation's argument has no target: {shorten(argument)}")
+            raise NotADocument("a relation's argument has no target", argument)
         arguments.append(Argument(_string(argument, "role") or "", replace_surrogates(argument["target"])))
     return Relation(
         _string(value, "type") or "",
@@ -309,7 +310,7 @@ def _score(value: Mapping[str, Any]) -> float | None:
     if score is None:
         return None
     if isinstance(score, bool) or not isinstance(score, int | float):
-        raise NotADocument(f"score is {shorten(score)}, not a number")
+        raise NotADocument("score is not a number", score)
     return float(score)
 
 

@@ -37,7 +37,16 @@ log = logging.getLogger("biosmith")
 
 
 class NotReadable(ValueError):
-    """The value is no document of the format; the message says what is wrong."""
+    """The value is no document of the format.
+
+    Attributes:
+        reason: what is wrong. Reasons are counted, so that it names no value.
+        value: the value that is wrong, if one is.
+    """
+
+    def __init__(self, reason: str, value: object = None) -> None:
+        super().__init__(reason if value is None else f"{reason}: {shorten(value)}")
+        self.reason, self.value = reason, value
 
 
 @dataclass(frozen=True)
@@ -273,7 +282,7 @@ def _passage_text(value: Json, unit: str) -> tuple[str, str]:
     sentences = value.get("sentences") or []
     for each in (value, *sentences):
         if not isinstance(each.get("text"), str | None):
-            raise NotReadable(f"a text is {shorten(each['text'])}, not a string")
+            raise NotReadable("a text is not a string", each["text"])
     if not sentences:
         return text, ""
     parts: list[str] = []
@@ -299,7 +308,7 @@ def _integer(value: Json, key: str, default: Any = NotReadable) -> Any:
         return item
     if isinstance(item, str) and _WHOLE_NUMBER.fullmatch(item):
         return int(item)
-    raise NotReadable(f"{key} is {shorten(item)}, not a whole number")
+    raise NotReadable(f"{key} is not a whole number", item)
 
 
 def _joined(texts: Sequence[str], offsets: Sequence[int]) -> str:

@@ -49,7 +49,7 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
                 try:
                     yield _paragraph(id, paragraph, rejects, file)
                 except (KeyError, TypeError, AttributeError) as error:
-                    rejects.add(file, id, f"is no paragraph of SQuAD: {error!r}", shorten(paragraph))
+                    rejects.add(file, id, "is no paragraph of SQuAD", f"{error!r} in {shorten(paragraph)}")
     except (ijson.JSONError, AttributeError) as error:
         reason = str(error).split("\n", 1)[0].strip()
         rejects.add(file, f"after article {number}", f"broken JSON: {reason}")
