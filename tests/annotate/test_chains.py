@@ -140,6 +140,19 @@ def test_a_long_document_is_classified_window_by_window(class_folder: Path) -> N
     assert cut.counts.truncated == 1
 
 
+@pytest.mark.parametrize("joint", [" , ", "@"])
+def test_a_sentence_longer_than_a_classifier_reads_is_read_to_its_end(class_folder: Path, joint: str) -> None:
+    # One sentence (with "@" not even a blank in it), of which the model reads 62 pieces at once; only its end says
+    # "mice", so read in part it would be of patients.
+    nlp = biosmith.load(class_folder)
+    text = joint.join(["gout"] * 20 + ["mice"] * 400)
+    (found,) = nlp.annotate([Document("1", text)])
+    assert found.infons["subject"] == "mice"
+    assert nlp.counts.windows > 6 and nlp.counts.truncated == 0
+    refusing = biosmith.load(class_folder, on_long="error")
+    assert list(refusing.annotate([Document("1", text)])) == [] and refusing.counts.failed == 1
+
+
 def test_models_of_other_tasks_are_refused(tagger_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "similarity"
     made = [Instance(str(i), "gout", float(i % 5), pair="anemia") for i in range(8)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ class ClassStep:
     """Writes the labels of one classifier into `document.infons[name]`; see `annotator.Step`.
 
     Several labels are joined by "|"; `name (score)` holds the probabilities in the same order. A text that does not fit
-    is read in windows of whole sentences: a label of a multi-label model holds if it holds in a window, and the class of
+    is read in windows of whole sentences, and of parts of those that alone do not fit: a label of a multi-label model holds if it holds in a window, and the class of
     any other model is the one with the highest mean log-probability.
 
     Raises:
@@ -65,7 +66,7 @@ class ClassStep:
             return [text]
         room = self.tuned.max_length - self.tuned.transform.frame
         spans = sentences.split(text)
-        sizes = [len(p.ids) for p in self.tuned.transform.cut_texts([text[a:b] for a, b in spans])]
+        sizes = self._sizes(text, spans)
         if sum(sizes) <= room:
             return [text]
         if self.on_long == "error":
@@ -73,6 +74,15 @@ class ClassStep:
                 f"document {document.id} has {sum(sizes):,} pieces, of which the model {self.name} reads {room:,}; "
                 "read it in windows with --on-long window"
             )
+        while max(sizes) > room:
+            halves = [
+                part
+                for span, size in zip(spans, sizes, strict=True)
+                for part in (_halves(text, *span) if size > room else [span])
+            ]
+            if len(halves) == len(spans):
+                break
+            spans, sizes = halves, self._sizes(text, halves)
         windows, start, filled = [], 0, 0
         for number, size in enumerate(sizes):
             if filled and filled + size > room:
@@ -80,6 +90,10 @@ class ClassStep:
                 start, filled = number, 0
             filled += size
         return [*windows, text[spans[start][0] : spans[-1][1]]]
+
+    def _sizes(self, text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
+        """Pieces of each span."""
+        return [len(p.ids) for p in self.tuned.transform.cut_texts([text[a:b] for a, b in spans])]
 
     def _with(self, document: Document, scores_WK: np.ndarray) -> Document:
         labels = self.tuned.outputs
@@ -100,3 +114,14 @@ class ClassStep:
             f"{self.name} (score)": "|".join(f"{shares[i]:.4f}" for i in chosen),
         }
         return dataclasses.replace(document, infons=infons)
+
+
+def _halves(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """A span cut at the white space nearest to its middle; in the middle where there is none."""
+    if end - start < 2:
+        return [(start, end)]
+    middle = (start + end) // 2
+    blanks = [blank.start() for blank in re.finditer(r"\s+", text[start:end])]
+    inside = [start + blank for blank in blanks if blank]
+    cut = min(inside, key=lambda place: abs(place - middle), default=middle)
+    return [(start, cut), (cut, end)]
