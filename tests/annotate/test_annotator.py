@@ -247,3 +247,5 @@ def test_unknown_choices_name_the_valid_ones(tagger_folder: Path, tmp_path: Path
         biosmith.load(tmp_path / "absent")
     with pytest.raises(UsageError, match="no model"):
         biosmith.load([])
+    with pytest.raises(UsageError, match="diseases is given twice"):
+        biosmith.load([tagger_folder, tagger_folder.parent / "." / "data" / ".." / "diseases"])

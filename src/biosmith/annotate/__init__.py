@@ -57,13 +57,17 @@ def load(
             type as DRUG); None asks about any two.
 
     Raises:
-        UsageError: no model, two of one name, an unknown engine, or a folder that is no tuned model.
+        UsageError: no model, one twice, an unknown engine, or a folder that is no tuned model.
     """
     if models is None:
         models = default_tagger()
     folders = [Path(models)] if isinstance(models, str | os.PathLike) else [Path(m) for m in models]
     if not folders:
         raise UsageError("no model was given")
+    places = [folder.resolve() for folder in folders]
+    for folder, place in zip(folders, places, strict=True):
+        if places.count(place) > 1:
+            raise UsageError(f"the model {folder} is given twice")
     if on_long not in ("window", "error", "truncate"):
         raise UsageError(f"on_long {on_long!r} is unknown; valid: window, error, truncate")
     named = {_name(folder, folders): folder for folder in folders}
