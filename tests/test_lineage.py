@@ -99,6 +99,20 @@ def test_each_file_is_read_once_however_often_it_is_an_input(chain: Path) -> Non
     assert sum(read) == sum(len(text) for text in ("<raw/>", "shard", "pieces", "ids", "weights"))
 
 
+def test_a_folder_of_hugging_face_is_known_by_its_files(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    (plain / "pooling").mkdir(parents=True)
+    for name in ("config.json", "model.safetensors", "pooling/config.json", ".lock"):
+        (plain / name).write_text(name, encoding="utf-8")
+    run = make(tmp_path / "run", "run", "weights", [plain])
+    (plain / ".lock").write_text(
+        "changed", encoding="utf-8"
+    )  # what a downloader leaves is no part of a model
+    assert states(run)["plain"] == SOUND
+    (plain / "model.safetensors").write_text("MODEL.safetensors", encoding="utf-8")
+    assert states(run)["plain"] == CHANGED
+
+
 def test_a_file_inside_an_artefact_means_the_artefact(chain: Path) -> None:
     assert find_artefact(chain / "data.txt") == chain
 

@@ -8,7 +8,7 @@ import pytest
 
 import biosmith
 from biosmith.annotate.released import DEFAULT
-from biosmith.lineage import MISSING, RECORDED, SOUND, trace_origin
+from biosmith.lineage import NAMED, RECORDED, SOUND, trace_origin
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
 FOLDERS = sorted(folder for folder in MODELS.glob("*") if folder.is_dir())
@@ -24,7 +24,7 @@ def test_they_fit_the_repository() -> None:
 def test_every_file_is_the_one_that_the_manifest_names_and_a_card_is_there(folder: Path) -> None:
     top, *below = trace_origin(folder).walk()
     assert top.state == SOUND, top.problems
-    assert {origin.state for origin in below} <= {RECORDED, MISSING}
+    assert {origin.state for origin in below} <= {RECORDED, NAMED}
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\n") and "license: apache-2.0" in card
 

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -25,6 +26,11 @@ from biosmith.errors import BadInput, UsageError
 from biosmith.version import __version__
 
 MANIFEST = "manifest.json"
+_HUGGING_FACE = (
+    "config.json",
+    "tokenizer.json",
+    "vocab.txt",
+)  # a folder with one of them is a model or a tokenizer
 
 
 @dataclass(frozen=True)
@@ -86,13 +92,24 @@ def is_artefact(folder: Path) -> bool:
 
 
 def describe_input(path: Path) -> dict[str, Any]:
-    """How a manifest names one of its inputs: an artefact by its manifest's digest, a file by its own."""
+    """How a manifest names one of its inputs.
+
+    An artefact by its manifest's digest, a file by its own, and a folder of Hugging Face's, which has no manifest, by
+    those of its files. Other folders have none: they may hold all of PubMed.
+    """
     if (path / MANIFEST).is_file():
         manifest = load_manifest(path)
         return {"path": str(path), "kind": manifest.kind, "digest": digest_file(path / MANIFEST)}
     if path.is_file():
         return {"path": str(path), "kind": "file", "bytes": path.stat().st_size, "digest": digest_file(path)}
-    return {"path": str(path), "kind": "folder" if path.is_dir() else "missing"}
+    about = {"path": str(path), "kind": "folder" if path.is_dir() else "missing"}
+    if any((path / name).is_file() for name in _HUGGING_FACE):
+        found = [p for p in path.rglob("*") if p.is_file()]
+        names = sorted(str(p.relative_to(path)) for p in found)
+        files = describe_files(path, [name for name in names if not re.search(r"(^|[/\\])\.", name)])
+        digest = digest_value([[name, file["digest"]] for name, file in files.items()])
+        about |= {"bytes": sum(file["bytes"] for file in files.values()), "digest": digest}
+    return about
 
 
 def describe_files(folder: Path, names: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from biosmith.artefact import MANIFEST, Manifest, digest_file, load_manifest
+from biosmith.artefact import MANIFEST, Manifest, describe_input, digest_file, load_manifest
 from biosmith.errors import BadInput, UsageError
 
 SOUND, MOVED, CHANGED, MISSING, UNCHECKED = "sound", "moved", "changed", "missing", "unchecked"
-RECORDED = "recorded"
+RECORDED, NAMED = "recorded", "named"
 LINEAGE = "lineage.json"  # of released folders: the origin of what they were made from, as it was found then
 BROKEN = (CHANGED, MISSING)
 
@@ -30,8 +30,9 @@ class Origin:
         path: where it lies now, or where it lay if it is missing.
         kind: "corpus", "tokens", ..., or "file", "folder", "missing" for what is no artefact.
         state: "sound" (every digest agrees), "moved" (sound, but not where the manifest says), "changed", "missing",
-            "unchecked" (a folder without a manifest has no digest to check), or "recorded" (not at hand, but described
-            in the lineage of a released folder above it).
+            "unchecked" (a folder without a manifest has no digest to check), "recorded" (not at hand, but described
+            in the lineage of a released folder above it), or "named" (that lineage knows its digest alone, for it was
+            missing when the folder was released).
         problems: what is wrong with it, one line each.
         command, version, created, seed, counts: as its manifest says.
         inputs: what it was made from.
@@ -113,7 +114,7 @@ class _Walk:
             return Origin(str(folder), "folder", CHANGED, problems=(str(error),))
         if (folder / LINEAGE).is_file():
             released = _read_lineage(folder / LINEAGE)
-            self.recorded |= {origin.digest: origin for origin in released.walk() if origin.state != MISSING}
+            self.recorded |= {origin.digest: origin for origin in released.walk() if origin.state != NAMED}
         found = digest_file(folder / MANIFEST)
         problems = [*self._problems(folder, manifest)]
         if digest is not None and digest != found:
@@ -148,10 +149,24 @@ class _Walk:
         if (place / MANIFEST).is_file():
             return self.artefact(place, recorded, digest)
         if place.is_dir():
-            return Origin(str(place), "folder", UNCHECKED if place == recorded else MOVED)
+            return self._folder(place, recorded, entry)
         wrong = [p for p in [self._problem(place, entry)] if p]
         state = CHANGED if wrong else MOVED if place != recorded else SOUND
         return Origin(str(place), "file", state, digest or "", tuple(wrong))
+
+    def _folder(self, place: Path, recorded: Path, entry: Mapping[str, Any]) -> Origin:
+        """A folder without a manifest, which has a digest if `describe_input` gives it one."""
+        known = {key: entry[key] for key in ("bytes", "digest") if key in entry}
+        found = describe_input(place) if self.verify and known else {}
+        if not found.keys() & known.keys():
+            return Origin(str(place), "folder", UNCHECKED if place == recorded else MOVED)
+        problems = [
+            f"has {key} {found.get(key)}, the manifest says {value}"
+            for key, value in known.items()
+            if found.get(key) != value
+        ]
+        state = CHANGED if problems else MOVED if place != recorded else SOUND
+        return Origin(str(place), "folder", state, known.get("digest", ""), tuple(problems[:1]))
 
     def _problems(self, folder: Path, manifest: Manifest) -> Iterator[str]:
         for name, entry in manifest.files.items():
@@ -189,7 +204,7 @@ class _Walk:
             return digest_file(path / MANIFEST) == entry.get("digest")
         if path.is_file():
             return entry.get("kind", "file") == "file" and self._problem(path, entry) is None
-        return "digest" not in entry
+        return entry.get("digest") == describe_input(path).get("digest")
 
     def _digest(self, path: Path) -> str:
         key = str(path.resolve())
@@ -200,7 +215,7 @@ class _Walk:
 
 
 def _read_lineage(path: Path) -> Origin:
-    """What a released folder says of its origin, with everything at hand then as "recorded"."""
+    """What a released folder says of its origin: what was at hand then is "recorded", the rest "named"."""
     try:
         return _origin(json.loads(path.read_text(encoding="utf-8")))
     except (json.JSONDecodeError, UnicodeDecodeError, TypeError, AttributeError) as error:
@@ -208,5 +223,5 @@ def _read_lineage(path: Path) -> Origin:
 
 
 def _origin(data: Mapping[str, Any]) -> Origin:
-    state = MISSING if data["state"] == MISSING else RECORDED
+    state = NAMED if data["state"] in (MISSING, NAMED) else RECORDED
     return Origin(**{**data, "state": state, "inputs": tuple(map(_origin, data["inputs"]))})

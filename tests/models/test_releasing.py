@@ -13,7 +13,7 @@ import transformers
 from biosmith.artefact import Manifest, describe_files, describe_input, load_manifest
 from biosmith.cli import main
 from biosmith.errors import UsageError
-from biosmith.lineage import MISSING, RECORDED, SOUND, trace_origin
+from biosmith.lineage import NAMED, RECORDED, SOUND, trace_origin
 from biosmith.models import load_encoder, save_model
 from biosmith.models.releasing import release
 from models.checks import tiny_model
@@ -59,11 +59,16 @@ def test_its_lineage_is_walked_when_nothing_of_it_is_left(model: Path, tmp_path:
     assert main(["trace", str(out), "--json"]) == 0
 
 
-def test_what_was_not_at_hand_stays_missing(model: Path, tmp_path: Path) -> None:
+def test_what_was_not_at_hand_is_named_by_its_digest_and_the_folder_is_sound(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.rmtree(model.parent / "corpus")
     done = release(model, tmp_path / "out")
     assert len(done.missing) == 1 and done.missing[0].startswith("corpus ")
-    assert [o.state for o in trace_origin(done.model).walk()] == [SOUND, RECORDED, MISSING]
+    assert [o.state for o in trace_origin(done.model).walk()] == [SOUND, RECORDED, NAMED]
+    # Whoever gets the folder can do nothing about it, and nothing in it is wrong; but the way back is not whole.
+    assert main(["trace", str(done.model), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["complete"] is False
 
 
 def test_shards_in_half_precision_load_here_and_in_transformers(model: Path, tmp_path: Path) -> None:

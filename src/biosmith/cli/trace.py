@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from biosmith.cli import Report
 from biosmith.errors import DONE, FAILED
-from biosmith.lineage import BROKEN, MISSING, MOVED, SOUND, Origin, find_artefact, trace_origin
+from biosmith.lineage import BROKEN, MISSING, MOVED, NAMED, SOUND, Origin, find_artefact, trace_origin
 from biosmith.progress import progress
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def trace(artefact: Path, /, *, verify: bool = True) -> Report:
 
     Every biosmith folder has a manifest.json that names its inputs by digest. The tree shows what made each one, and
     whether it is sound, moved, changed or missing; the exit code is 1 if anything is changed or missing. What a released
-    folder only describes is "recorded".
+    folder only describes is "recorded", and "named" where it knows the digest alone.
 
     Example: biosmith trace runs/ner-disease
 
@@ -39,7 +39,7 @@ def trace(artefact: Path, /, *, verify: bool = True) -> Report:
     data = {
         "artefact": str(folder),
         "kind": origin.kind,
-        "complete": not broken,
+        "complete": not broken and not any(o.state == NAMED for o in everything),
         "verified": verify,
         "states": dict(Counter(o.state for o in everything)),
         "raw_files": sorted({o.path for o in everything if o.kind == "file" and o.state != MISSING}),
@@ -84,7 +84,11 @@ def _line(origin: Origin, *, brief: bool = False) -> str:
         text += f" [dim]{origin.digest[:12]}[/]"
     if origin.created:
         text += f"\n[dim]{origin.created}, biosmith {escape(origin.version)}: {escape(origin.command)}[/]"
-    numbers = [f"{k} {v:,}" for k, v in origin.counts.items() if isinstance(v, int | float)]
+    numbers = [
+        f"{k} {v:,.4f}" if isinstance(v, float) else f"{k} {v:,}"
+        for k, v in origin.counts.items()
+        if isinstance(v, int | float)
+    ]
     if numbers:
         text += f"\n[dim]{escape(', '.join(numbers[:6]))}[/]"
     for problem in origin.problems:

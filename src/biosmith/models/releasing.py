@@ -31,7 +31,7 @@ from biosmith.artefact import (
     write_json,
 )
 from biosmith.errors import UsageError
-from biosmith.lineage import LINEAGE, trace_origin
+from biosmith.lineage import LINEAGE, MISSING, NAMED, trace_origin
 from biosmith.models.checkpoint import INDEX, WEIGHTS, read_tensors
 from biosmith.models.converting import DTYPES
 
@@ -107,7 +107,9 @@ def release(
         ).save(temporary)
         sizes = [file.stat().st_size for file in temporary.iterdir()]
     everything = list(origin.walk())
-    missing = tuple(dict.fromkeys(f"{o.kind} {o.digest[:12]}" for o in everything if o.state == "missing"))
+    missing = tuple(
+        dict.fromkeys(f"{o.kind} {o.digest[:12]}" for o in everything if o.state in (MISSING, NAMED))
+    )
     return Release(out, sum(sizes), max(sizes), len({o.digest for o in everything}), missing)
 
 
