@@ -32,7 +32,7 @@ from biosmith.pretraining.config import (
 from biosmith.pretraining.loading import Cursor
 from biosmith.pretraining.metrics import FILE, PlateauWatch, read_metrics, unigram_entropy
 from biosmith.pretraining.reporting import Reporter
-from biosmith.pretraining.run import Settings, pretrain
+from biosmith.pretraining.run import Settings, Verification, pretrain
 from biosmith.pretraining.step import COUNTS, WINDOW_SIZE
 from biosmith.tokens.store import VocabularyMark, write_store
 from pretraining.conftest import write_random_store
@@ -224,6 +224,29 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     (tmp_path / "tokens" / "shard-00000.npy").unlink()
     with pytest.raises(BadInput, match=r"shard-00000\.npy: is missing"):
         pretrain(TINY, tmp_path / "tokens", tmp_path / "run", settings=INLINE)
+
+
+def test_a_flipped_bit_in_a_shard_ends_a_run_and_is_named(tmp_path: Path) -> None:
+    """Whether a step of the run reads it or not: the whole store is compared with its digests."""
+    write_random_store(tmp_path / "tokens", [50] * 30)
+    shard = tmp_path / "tokens" / "shard-00000.npy"
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(BadInput, match=r"shard-00000\.npy: is damaged"):
+        pretrain(replace(TINY, steps=1), tmp_path / "tokens", tmp_path / "run", settings=INLINE)
+
+
+def test_damage_found_while_training_ends_it_at_the_next_step(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(self: Verification) -> None:
+        raise BadInput(tokens / "shard-00000.npy", "is damaged")
+
+    monkeypatch.setattr(Verification, "check", damaged)
+    with pytest.raises(BadInput, match="is damaged"):
+        pretrain(TINY, tokens, tmp_path / "run", settings=INLINE)
+    assert not (tmp_path / "run" / "checkpoints").exists()
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors"])

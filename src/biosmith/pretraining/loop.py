@@ -49,13 +49,14 @@ def train(
     model: Trainable,
     settings: Settings,
     devices: Devices,
+    check: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Train from the last checkpoint of the run folder, or from the model as it is, to the recipe's last step.
 
-    SIGTERM and the first Ctrl-C end it after the step at hand, with a checkpoint.
+    SIGTERM and the first Ctrl-C end it after the step at hand, with a checkpoint. `check` is called at every step.
 
     Raises:
-        BiosmithError: the loss stays not finite, or the device's memory is too small.
+        BiosmithError: what `check` raises; the loss stays not finite, or the device's memory is too small.
     """
     run = _Run(recipe, store, out, model, settings, devices)
     try:
@@ -63,7 +64,7 @@ def train(
             StopRequest(devices.first) as stop,
             show_progress("Pretraining", devices, recipe.steps) as advance,
         ):
-            run.go(stop, advance)
+            run.go(stop, advance, check)
             return run.outcome()
     except torch.cuda.OutOfMemoryError as error:
         micro = recipe.batch.micro_batch_tokens or 0
@@ -107,7 +108,7 @@ class _Run:
         self.reporter = Reporter(recipe, out, entropy, state, not devices.first, trackers)
         self.watch = Stopwatch(self.device)
 
-    def go(self, stop: StopRequest, advance: Callable[[int], None]) -> None:
+    def go(self, stop: StopRequest, advance: Callable[[int], None], check: Callable[[], None]) -> None:
         """Train to the end, or until asked to stop."""
         recipe, reporter, per_step = self.recipe, self.reporter, micro_batches(self.recipe)
         if self.devices.first:
@@ -116,6 +117,7 @@ class _Run:
         loader, vote, stops = self._load(per_step), Vote(self.devices), False
         self.watch.start()
         while self.step < recipe.steps and not stops:
+            check()
             loaded = list(itertools.islice(loader, per_step // self.devices.replicas))
             self.trainer.step(self.step, loaded)
             self.step, self.cursor = self.step + 1, loaded[-1].after

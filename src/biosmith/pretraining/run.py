@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import shutil
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,7 +118,7 @@ def pretrain(
     Raises:
         UsageError: the folder exists and `resume` is not set, or its run was begun with another recipe, other tokens
             or another model to start from; the differing keys are named.
-        BadInput: a shard or a checkpoint is missing or damaged.
+        BadInput: a shard or a checkpoint is missing or damaged. Digests of shards are compared beside the training.
         BiosmithError: the tokens belong to another vocabulary than `init`, which is nowhere to be found; the loss is
             not finite; memory is short.
     """
@@ -132,10 +134,44 @@ def pretrain(
         recipe, source = read_run(out), _open(folders, recipe)
         require_shareable(recipe, devices.replicas, devices.tensor)
         model = _make_model(recipe, init if not list_checkpoints(out) else None, out / TOKENIZER)
-        outcome = train(recipe, source, out, model.to(devices.device), settings, devices)
+        verification = Verification(folders)
+        outcome = train(recipe, source, out, model.to(devices.device), settings, devices, verification.check)
+        if not outcome.stopped:
+            verification.wait()
         if devices.first:
             finish(out, outcome)
         return outcome
+
+
+class Verification:
+    """Reads every byte of token stores beside the training, in the first process of each machine.
+
+    A shard may be hundreds of gigabytes: to wait for it would cost minutes at every start, to trust it hours at the end.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._found: BiosmithError | None = None
+        self._thread = threading.Thread(target=self._read, args=(tuple(folders),), daemon=True)
+        if os.environ.get("LOCAL_RANK", "0") == "0":  # as torchrun numbers them
+            self._thread.start()
+
+    def _read(self, folders: Sequence[Path]) -> None:
+        try:
+            for folder in folders:
+                TokenStore.open(folder, verify="full")
+        except BiosmithError as error:
+            self._found = error
+
+    def check(self) -> None:
+        """Raise `BadInput` if damage was found so far."""
+        if self._found is not None:
+            raise self._found
+
+    def wait(self) -> None:
+        """Raise `BadInput` if there is any damage."""
+        if self._thread.ident is not None:
+            self._thread.join()
+        self.check()
 
 
 def _open(folders: Sequence[Path], recipe: Recipe) -> TokenSource:
