@@ -62,7 +62,10 @@ def theirs(
     tokenizer = AutoTokenizer.from_pretrained(model)
     transformers.set_seed(settings.seed)
     network = AutoModelForTokenClassification.from_pretrained(
-        model, id2label=dict(enumerate(labels)), label2id={label: i for i, label in enumerate(labels)}
+        model,
+        id2label=dict(enumerate(labels)),
+        label2id={label: i for i, label in enumerate(labels)},
+        dtype=torch.float32,  # whatever it is stored in
     )
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(

@@ -57,7 +57,9 @@ def theirs(
     labels = source.labels
     tokenizer = AutoTokenizer.from_pretrained(model)
     transformers.set_seed(settings.seed)
-    network = AutoModelForSequenceClassification.from_pretrained(model, num_labels=len(labels))
+    network = AutoModelForSequenceClassification.from_pretrained(
+        model, num_labels=len(labels), dtype=torch.float32
+    )
 
     def encode(instances: Sequence[Instance]) -> list[dict[str, Any]]:
         encoded = tokenizer([i.text for i in instances], truncation=True, max_length=settings.max_length)
