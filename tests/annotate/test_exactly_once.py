@@ -9,12 +9,15 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import biosmith
 from biosmith.annotate import files
+from biosmith.annotate.annotator import Annotator, Counts
 from biosmith.annotate.files import Options, annotate_files
 from biosmith.annotate.journal import JOURNAL, Journal
 from biosmith.annotate.work import Outcome
@@ -187,6 +190,54 @@ def test_two_runs_cannot_make_one_file(tagger_folder: Path, source: Path, tmp_pa
         annotate_files([source], [tagger_folder], out)
     held.remove()
     assert annotate_files([source], [tagger_folder], out).counts.documents == 60
+
+
+def test_a_file_that_another_run_makes_meanwhile_is_not_made_again(
+    tagger_folder: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The other run is done while this one loads its model: its lock is gone, its file is there.
+    out, opens = tmp_path / "out.jsonl", Options.open
+
+    def slowly(self: Options, *arguments: Any) -> Annotator:
+        with monkeypatch.context() as patched:
+            patched.setattr(Options, "open", opens)
+            annotate_files([source], [tagger_folder], out)
+        return opens(self, *arguments)
+
+    monkeypatch.setattr(Options, "open", slowly)
+    for resume in (False, True):
+        with pytest.raises(UsageError, match="exists already"):
+            annotate_files([source], [tagger_folder], out, resume=resume)
+        assert (tmp_path / "out.jsonl.manifest.json").is_file()
+        assert not (tmp_path / ".out.jsonl.partial").exists()
+        out.unlink()
+
+
+def test_a_journal_of_many_chunks_takes_no_memory(tmp_path: Path) -> None:
+    # All of PubMed has some 300,000 chunks; a line of the journal takes a kilobyte in memory.
+    out, chunks = tmp_path / "out.jsonl", 5000
+    journal = Journal(out, "plan", "jsonl", resume=False)
+    tracemalloc.start()
+    for number in range(chunks):
+        failures = [{"file": "annotate", "record": str(number), "reason": "x"}] * (number % 1000 == 0)
+        journal.add(Outcome(0, number, number == chunks - 1, 2, b"{}\n", Counts(documents=2), 1, failures))
+        if number % 100 == 99:
+            journal.sync()
+    grown, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert grown < 500_000
+    journal.close()
+    again = Journal(out, "plan", "jsonl", resume=True)
+    for found in (journal.finished, again.finished):
+        assert (found.chunks, found.read, found.relations, found.end) == (
+            chunks,
+            2 * chunks,
+            chunks,
+            3 * chunks,
+        )
+        assert found.counts.documents == 2 * chunks and found.units == {0: (chunks, True)}
+    assert [item["record"] for item in again.listed()] == ["0", "1000", "2000", "3000", "4000"]
+    again.remove()
 
 
 @pytest.mark.slow

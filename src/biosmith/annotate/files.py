@@ -8,7 +8,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -161,14 +161,17 @@ def annotate_files(
     plan = job.plan()
     if resume and (finished := _finished(job, plan)) is not None:
         return finished
+    exists = UsageError(f"{out} exists already; choose another --out, or remove it")
     if out.exists() and not (resume and _is_begun(out)):
-        raise UsageError(f"{out} exists already; choose another --out, or remove it")
+        raise exists
     annotate = _annotator(job)
     journal = Journal(out, plan, job.encoding, resume)
     try:
+        if out.exists() and not journal.finished.chunks:  # another process made it meanwhile
+            raise exists
         return _run(job, units, journal, annotate, plan)
     finally:
-        if journal.documents_read():
+        if journal.finished.read:
             journal.close()
         else:  # nothing to go on with
             journal.remove()
@@ -228,17 +231,17 @@ def _run(job: _Job, units: list[Unit], journal: Journal, annotate: Annotate, pla
     for leftover in (*job.out.parent.glob(f".{job.out.name}.*.tmp"), job.rejects_file):
         _remove(leftover)
     _remove(job.out.with_name(job.manifest_name))
-    report = AnnotateReport(Counts(), before=journal.counts())
+    report = AnnotateReport(Counts(), before=replace(journal.finished.counts))
     began = time.perf_counter()
     with Rejects(job.rejects_file) as rejects:
         _set_aside(journal.listed(), rejects)
         try:
-            _annotate(annotate(units, journal.chunks_done()), journal, rejects)
+            _annotate(annotate(units, dict(journal.finished.units)), journal, rejects)
             _write(job, journal, report, rejects)
         except OSError as error:
             if error.filename is not None and not str(error.filename).startswith(str(journal.folder)):
                 raise
-            kept = "; what is finished is kept, --resume goes on" if journal.lines else ""
+            kept = "; what is finished is kept, --resume goes on" if journal.finished.chunks else ""
             raise BiosmithError(f"{job.out} could not be written: {error.strerror or error}{kept}") from error
     report.set_aside = rejects.count
     report.set_aside_file = job.rejects_file if rejects.count else None
@@ -250,7 +253,7 @@ def _run(job: _Job, units: list[Unit], journal: Journal, annotate: Annotate, pla
 
 def _annotate(outcomes: Iterable[Outcome], journal: Journal, rejects: Rejects) -> None:
     with progress("Annotating") as advance:
-        advance(journal.documents_read())
+        advance(journal.finished.read)
         try:
             for outcome in outcomes:
                 journal.add(outcome)
@@ -268,13 +271,12 @@ def _set_aside(items: Iterable[dict[str, str]], rejects: Rejects) -> None:
 
 def _write(job: _Job, journal: Journal, report: AnnotateReport, rejects: Rejects) -> None:
     """The output from the journal, by rename."""
-    if not journal.documents_read() and job.shard.total == 1:
+    if not journal.finished.read and job.shard.total == 1:
         first = rejects.items[0] if rejects.items else None
         if first is None:
             raise BadInput(", ".join(map(str, job.inputs)), "holds no document")
         raise BadInput(first["file"], first["reason"])
-    report.counts = journal.counts()
-    report.relations = sum(line["relations"] for line in journal.lines)
+    report.counts, report.relations = replace(journal.finished.counts), journal.finished.relations
     if job.writer == "parquet":
         _write_tables(journal.tables(), job.out)
     elif job.writer == "jsonl" and job.out.suffix not in formats.files.COMPRESSED:

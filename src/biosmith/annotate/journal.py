@@ -6,12 +6,14 @@ written when its payload is on the disk. What the last lines do not vouch for is
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,8 +32,38 @@ PLAN, JOURNAL, LOCK = "plan.json", "journal.jsonl", "lock"
 SYNC_EVERY_SECONDS = 1.0
 
 
+@dataclass
+class Finished:
+    """What the lines of a journal vouch for, added up; the lines themselves stay on the disk.
+
+    Attributes:
+        chunks: how many.
+        read: documents of the input that are done with, well or not.
+        relations: in the payloads.
+        end: bytes of the payloads.
+        counts: see `Counts`.
+        units: unit -> how many of its chunks are finished, and whether all of them are.
+    """
+
+    chunks: int = 0
+    read: int = 0
+    relations: int = 0
+    end: int = 0
+    counts: Counts = field(default_factory=Counts)
+    units: dict[int, tuple[int, bool]] = field(default_factory=dict)
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Add the next line."""
+        self.chunks += 1
+        self.read += line["read"]
+        self.relations += line["relations"]
+        self.end = line["end"]
+        self.counts.add(Counts(**line["counts"]))
+        self.units[line["unit"]] = line["number"] + 1, line["last"]
+
+
 class Journal:
-    """The finished part of a run; a context manager.
+    """The finished part of a run.
 
     Args:
         out: the file that the run makes.
@@ -40,7 +72,7 @@ class Journal:
         resume: go on with what is there, if anything is.
 
     Attributes:
-        lines: one a finished chunk, in order, without its payload.
+        finished: what is safely on the disk.
 
     Raises:
         UsageError: another process is at it, or what is there was begun with another plan.
@@ -53,17 +85,19 @@ class Journal:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(self.folder / LOCK, out)
         self._data: IO[bytes] | None = None
+        self._log: IO[bytes] | None = None
         try:
             self._settle(out, plan, resume)
-            self.lines = self._sound_lines()
-            self._open()
+            self.finished = Finished()
+            self._open(self._read_sound_lines())
         except BaseException:
             self.close()
             raise
+        self._end = self.finished.end  # of what is written, safe or not
         self._unsynced: list[dict[str, Any]] = []
         self._synced_at = time.monotonic()
-        if self.lines:
-            say(f"Going on after {self.documents_read():,} documents, as found in {self.folder}")
+        if self.finished.chunks:
+            say(f"Going on after {self.finished.read:,} documents, as found in {self.folder}")
 
     def _settle(self, out: Path, plan: str, resume: bool) -> None:
         file = self.folder / PLAN
@@ -75,49 +109,43 @@ class Journal:
             (self.folder / name).unlink(missing_ok=True)
         write_json(file, {"digest": plan})
 
-    def _sound_lines(self) -> list[dict[str, Any]]:
-        """The lines whose payloads are there; a kill may have left half a line, a crash of the system more."""
+    def _read_sound_lines(self) -> int:
+        """Add up the lines whose payloads are there, and say how many bytes they are; a kill may have left half a line,
+        a crash of the system more."""
         file = self.folder / JOURNAL
         if not file.is_file():
-            return []
+            return 0
         size = self.documents_file.stat().st_size if self.documents_file.is_file() else 0
-        lines: list[dict[str, Any]] = []
-        for raw in file.read_bytes().splitlines(keepends=True):
-            try:
-                line = json.loads(raw)
-            except ValueError:
-                break
-            if not raw.endswith(b"\n") or line["end"] > size:
-                break
-            lines.append(line)
-        return lines
+        sound = 0
+        with file.open("rb") as stream:
+            for raw in stream:
+                try:
+                    line = json.loads(raw)
+                except ValueError:
+                    break
+                if not raw.endswith(b"\n") or line["end"] > size:
+                    break
+                self.finished.add(line)
+                sound += len(raw)
+        return sound
 
-    def _open(self) -> None:
-        kept = b"".join(_dump(line) for line in self.lines)
-        file = self.folder / JOURNAL
-        if not file.is_file() or file.stat().st_size != len(kept):
-            temporary = file.with_suffix(".tmp")
-            temporary.write_bytes(kept)
-            temporary.replace(file)
+    def _open(self, sound: int) -> None:
+        self._log = (self.folder / JOURNAL).open("ab")
+        self._log.truncate(sound)
         self._data = self.documents_file.open("ab")
-        self._data.truncate(self._end())
-        self._data.seek(0, os.SEEK_END)
-        self._log = file.open("ab")
-
-    def _end(self) -> int:
-        return int(self.lines[-1]["end"]) if self.lines else 0
+        self._data.truncate(self.finished.end)
 
     def add(self, outcome: Outcome) -> None:
         """Note down a chunk; it is safe when `sync` has run, which happens every second."""
         assert self._data is not None
         self._data.write(outcome.payload)
-        known = self._unsynced or self.lines
+        self._end += len(outcome.payload)
         line = {
             "unit": outcome.unit,
             "number": outcome.number,
             "last": outcome.last,
             "read": outcome.read,
-            "end": (known[-1]["end"] if known else 0) + len(outcome.payload),
+            "end": self._end,
             "counts": vars(outcome.counts),
             "relations": outcome.relations,
             "failures": outcome.failures,
@@ -129,35 +157,24 @@ class Journal:
 
     def sync(self) -> None:
         """Bring everything added onto the disk: payloads first, then the lines that vouch for them."""
-        assert self._data is not None
+        assert self._data is not None and self._log is not None
         _to_disk(self._data)
         self._log.write(b"".join(_dump(line) for line in self._unsynced))
         _to_disk(self._log)
-        self.lines += self._unsynced
+        for line in self._unsynced:
+            self.finished.add(line)
         self._unsynced = []
         self._synced_at = time.monotonic()
 
-    def chunks_done(self) -> dict[int, tuple[int, bool]]:
-        """Unit -> how many of its chunks are finished, and whether all of them are."""
-        done: dict[int, tuple[int, bool]] = {}
-        for line in self.lines:
-            done[line["unit"]] = line["number"] + 1, line["last"]
-        return done
-
-    def documents_read(self) -> int:
-        """How many documents of the input are done with, well or not."""
-        return sum(line["read"] for line in self.lines)
-
-    def counts(self) -> Counts:
-        """The sum over the finished chunks."""
-        total = Counts()
-        for line in self.lines:
-            total.add(Counts(**line["counts"]))
-        return total
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        """The lines of the finished chunks, from the disk: there may be hundreds of thousands."""
+        with (self.folder / JOURNAL).open("rb") as stream:
+            for raw in itertools.islice(stream, self.finished.chunks):
+                yield json.loads(raw)
 
     def listed(self) -> Iterator[dict[str, str]]:
         """What finished chunks set aside: records that could not be read, documents that failed."""
-        for line in self.lines:
+        for line in self._lines():
             yield from line["rejects"]
             yield from line["failures"]
 
@@ -170,7 +187,7 @@ class Journal:
         """All finished documents, a chunk or less in a table; for payloads in Arrow's form."""
         before = 0
         with self.documents_file.open("rb") as stream:
-            for line in self.lines:
+            for line in self._lines():
                 size, before = line["end"] - before, line["end"]
                 payload = pa.BufferReader(stream.read(size))
                 while payload.tell() < size:  # a chunk that was done in parts has several
@@ -178,15 +195,17 @@ class Journal:
 
     def close(self) -> None:
         """Let go of the folder; it stays."""
-        if self._data is not None:
-            self._data.close()
-            self._log.close()
+        for stream in (self._data, self._log):
+            if stream is not None:
+                stream.close()
         self._lock.close()
 
     def remove(self) -> None:
-        """Let go of the folder and remove it."""
-        self.close()
+        """Remove the folder and let go of it, in this order: another process may be waiting for it."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.close()
+        if sys.platform == "win32":  # where open files stay
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _dump(line: dict[str, Any]) -> bytes:
