@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from biosmith.bench.jobs import Job, run_job
 from biosmith.errors import BiosmithError, UsageError
+from biosmith.processes import end_with_parent
 
 Done = Callable[[Job, str], None]  # told of each job, with what went wrong or ""
 
@@ -111,13 +112,18 @@ class _Shared:
     processes: set[int] = field(default_factory=set)
 
     def worker(self) -> ProcessPoolExecutor:
-        """A new worker process; an interrupt from the keyboard is the parent's affair."""
-        context = multiprocessing.get_context("spawn")
+        """A new worker process."""
         pool = ProcessPoolExecutor(
-            1, mp_context=context, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
+            1, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker
         )
         self.processes.add(pool.submit(os.getpid).result())
         return pool
+
+
+def _start_worker() -> None:
+    """A worker leaves interrupts from the keyboard to its parent, and ends when that is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
 
 
 def _serve(device: str, at_once: int, shared: _Shared) -> None:
