@@ -113,4 +113,5 @@ def test_what_the_writer_leaves_out_is_reported(tmp_path: Path) -> None:
         "discontinuous mentions": 1,
         "ids of mentions": 1,
         "scores of mentions": 1,
+        "white space, kinds, labels and infons": 1,  # tokens have none of them
     }

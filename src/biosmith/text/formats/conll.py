@@ -15,7 +15,7 @@ Written is BIO in two columns, one `-DOCSTART- (ID)` a document, with sentences 
 mention; passages of kind "sentence" stay whole) and tokens that are runs of letters and digits, or single other
 characters, cut where mentions begin and end. Cannot hold, and `write` counts in `WriteReport.lost`: discontinuous
 mentions (left out), all but the longest of overlapping ones, identifiers, scores, names and infons of mentions,
-relations; white space, kinds, labels and infons are not written either.
+relations; and of every document its white space, kinds, labels and infons.
 """
 
 from __future__ import annotations
@@ -198,6 +198,7 @@ def write(documents: Iterable[Document], path: Path) -> WriteReport:
                     stream.write(("\n".join(f"{token}\t{tag}" for token, tag in rows) + "\n\n").encode())
             report.documents += 1
             report.mentions += len(mentions)
+            report.lost["white space, kinds, labels and infons"] += 1
     return report
 
 
