@@ -9,6 +9,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from biosmith.errors import UsageError
+
 # processor flag as the kernel names it -> what it is good for here
 FEATURES = {
     "avx2": "float32 at half the width of AVX-512",
@@ -69,6 +71,17 @@ def usable_cores() -> int:
     if len(quota) == 2 and quota[0].isdigit():
         cores = min(cores, max(1, round(int(quota[0]) / int(quota[1]))))
     return cores
+
+
+def count_workers(wanted: int) -> int:
+    """How many processes a command's `--workers` means: 0 is one for each usable core.
+
+    Raises:
+        UsageError: fewer than none.
+    """
+    if wanted < 0:
+        raise UsageError(f"workers is {wanted}; it must be 1 or more, or 0 for one a processor")
+    return wanted or usable_cores()
 
 
 def memory_gib() -> float | None:

@@ -443,7 +443,7 @@ def test_strict_stops_in_a_worker_too(many: Path, tmp_path: Path) -> None:
         (["nowhere"], 2, "nowhere does not exist"),
         (["empty"], 1, "empty: holds no file"),
         ([], 2, "at least one source"),
-        (["in.jsonl", "--workers", "0"], 2, "workers is 0"),
+        (["in.jsonl", "--workers", "-1"], 2, "workers is -1"),
         (["in.jsonl", "--min-words", "-1"], 2, "min_words is -1"),
         (["in.jsonl", "--language", "english"], 2, "valid: "),
         (["in.jsonl", "--similarity", "2"], 2, "between 0.5 and 1"),

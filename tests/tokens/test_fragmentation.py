@@ -112,6 +112,9 @@ def test_a_report_made_again_lists_what_was_set_aside_once(
     for _ in range(2):
         assert main([*arguments, "--out", str(tmp_path / "report"), "--json"]) == SET_ASIDE
         assert len((tmp_path / "report" / "rejects.jsonl").read_text(encoding="utf-8").splitlines()) == 1
+    capsys.readouterr()
+    assert main(arguments) == SET_ASIDE  # without a folder for the list it is shown
+    assert f"{bad}, line 2: is not JSON" in capsys.readouterr().err.replace("\n", "")
 
 
 def test_bad_paths_are_named(

@@ -182,6 +182,8 @@ def test_the_command_reports_what_the_store_holds(
     assert data["words"] == int(store.gather(np.arange(60)).word_starts.sum())
     assert main([*arguments, "--out", str(tmp_path / "store")]) == WRONG_CALL
     assert "exists already" in capsys.readouterr().err
+    assert main([*arguments[:-1], "-1", "--out", str(tmp_path / "other")]) == WRONG_CALL
+    assert "workers is -1" in capsys.readouterr().err
     assert main([*arguments[:2], "--vocab", str(corpus), "--out", str(tmp_path / "other")]) == WRONG_CALL
     assert "holds no tokenizer" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()

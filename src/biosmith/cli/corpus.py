@@ -23,7 +23,7 @@ def build(
     dedup: bool = True,
     similarity: float = 0.8,
     exclude: tuple[Path, ...] = (),
-    workers: int | None = None,
+    workers: int = 0,
     resume: bool = False,
     strict: bool = False,
 ) -> Report:
@@ -44,12 +44,13 @@ def build(
         similarity: Estimated Jaccard similarity of word trigrams from which two texts are duplicates.
         exclude: Files and folders, of benchmarks for example: documents with the PMID or PMC id of one of theirs, and
             documents that repeat 13 of their words in a row, are kept out and counted.
-        workers: Number of processes; by default one for each core.
+        workers: Number of processes; 0 is one a processor.
         resume: Go on with a build that was stopped.
         strict: Stop at the first record that cannot be read.
     """
     from biosmith.corpus.build import REJECTS, build_corpus
     from biosmith.corpus.options import BuildOptions
+    from biosmith.machine import count_workers
 
     options = BuildOptions(
         min_words=min_words,
@@ -61,7 +62,7 @@ def build(
     )
     if not sources:
         raise UsageError("corpus build needs at least one source: a file, a folder or an archive")
-    counts = build_corpus(sources, out, options, workers=workers, resume=resume).counts
+    counts = build_corpus(sources, out, options, workers=count_workers(workers), resume=resume).counts
     return _report(out, counts, out / REJECTS)
 
 

@@ -37,11 +37,11 @@ def tokenize(
         resume: go on with an unfinished store in `out`; --no-resume starts it again.
         shard_tokens: tokens of a shard, about.
     """
-    from biosmith.machine import usable_cores
+    from biosmith.machine import count_workers
     from biosmith.tokens.tokenizing import tokenize_corpus
 
     store = tokenize_corpus(
-        corpus, vocab, out, workers=workers or usable_cores(), resume=resume, shard_tokens=shard_tokens
+        corpus, vocab, out, workers=count_workers(workers), resume=resume, shard_tokens=shard_tokens
     )
     counts = store.manifest.counts
     data = {

@@ -15,6 +15,8 @@ from biosmith.tokens.schemes import Kind
 if TYPE_CHECKING:
     from biosmith.tokens.fragmentation import VocabularyCut
 
+REJECTS_SHOWN = 10  # of a report that makes no folder to list them in
+
 
 def train(
     corpus: Annotated[Path, tyro.conf.Positional],
@@ -54,7 +56,7 @@ def train(
         most_words: distinct words learned from at most; rarer ones are left out.
         workers: processes that count; 0 is one a processor.
     """
-    from biosmith.machine import usable_cores
+    from biosmith.machine import count_workers
     from biosmith.tokens.from_corpus import VocabularySettings, train_vocabulary
     from biosmith.tokens.schemes import Scheme
 
@@ -70,7 +72,7 @@ def train(
         by_sentencepiece=as_wordpiece,
         most_words=most_words,
     )
-    made = train_vocabulary(corpus, out, settings, workers=workers or usable_cores())
+    made = train_vocabulary(corpus, out, settings, workers=count_workers(workers))
     data = {
         "size": made.mark.size,
         "digest": made.mark.digest,
@@ -112,11 +114,13 @@ def report(
         vocab: vocabulary folders, tokenizer or model folders of Hugging Face, tokenizer.json or vocab.txt files.
         terms: a file of terms, one a line, instead of the 17.
         data: files, folders or archives of any format that biosmith reads, or corpus folders; each is one dataset.
-        out: a folder for report.json and report.png.
+        out: a folder for report.json and report.png, and rejects.jsonl where something was set aside; without it the
+            first of what was set aside are printed.
         limit: documents read of each path at most.
     """
     from biosmith.artefact import write_json
-    from biosmith.rejects import Rejects
+    from biosmith.progress import say
+    from biosmith.rejects import REJECTS, Rejects
     from biosmith.tokens.fragmentation import TERMS, measure, read_samples, read_terms, short_names
     from biosmith.tokens.picture import draw_report
     from biosmith.tokens.vocabulary import load_vocabulary
@@ -125,7 +129,7 @@ def report(
         raise UsageError("give at least one vocabulary")
     loaded = [load_vocabulary(path) for path in vocab]
     listed = TERMS if terms is None else read_terms(terms)
-    listing = out / "rejects.jsonl" if out else None
+    listing = out / REJECTS if out else None
     if listing is not None:
         listing.unlink(missing_ok=True)  # of an earlier report
     with Rejects(listing) as rejects:
@@ -137,6 +141,9 @@ def report(
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "report.json", found)
         draw_report(cuts, labels, out / "report.png")
+    if listing is None:
+        for item in rejects.items[:REJECTS_SHOWN]:
+            say(f"{item['file']}, {item['record']}: {item['reason']}")
     listed_in = None if listing is None else str(listing)
     return Report(found, _side_by_side(cuts, labels, out), set_aside=rejects.count, set_aside_file=listed_in)
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from biosmith.errors import BiosmithError, UsageError
+from biosmith.machine import usable_cores
 from biosmith.progress import progress
 
 Task = TypeVar("Task")
@@ -36,7 +37,7 @@ class Workers:
     def __init__(self, processes: int | None) -> None:
         if processes is not None and processes < 1:
             raise UsageError(f"workers is {processes}; it must be 1 or more")
-        self.processes = _available_cores() if processes is None else processes
+        self.processes = usable_cores() if processes is None else processes
         self._context = get_context("spawn")
         self._counter: Any = self._context.Value("q", 0)
         self._stop = self._context.Event()
@@ -100,10 +101,6 @@ class Workers:
                 future.result()
             advance(self._counter.value - shown)
             shown = self._counter.value
-
-
-def _available_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 def _begin(counter: Any, stop: Any) -> None:
