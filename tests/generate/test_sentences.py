@@ -24,8 +24,9 @@ from biosmith.generate.sentences import (
     reconstruct,
     sample,
     summarise_reconstructions,
+    write,
 )
-from biosmith.models.vae_folder import LoadedVae
+from biosmith.models.vae_folder import LoadedVae, load_vae, save_vae
 from biosmith.models.vae_scoring import log_likelihoods
 from biosmith.rejects import Rejects
 
@@ -162,6 +163,47 @@ def test_the_commands_write_what_the_functions_do(
     code, data = run(capsys, "generate", "analogy", *model, "--text", ONE, OTHER, THIRD)
     assert code == 0
     assert data["written"] == analogy(vae, ONE, OTHER, THIRD).written
+
+
+def test_an_infinite_perplexity_is_null_in_json(
+    vae_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Logits thousands of nats apart: exp of them is no number, and JSON has no Infinity.
+    loaded = load_vae(vae_folder)
+    with torch.no_grad():
+        loaded.model.decoder.words.weight.mul_(1e4)
+    folder = tmp_path / "hopeless"
+    save_vae(
+        folder,
+        loaded.model,
+        encoder_vocabulary=vae_folder / "encoder",
+        decoder_vocabulary=vae_folder / "decoder",
+    )
+    assert math.isinf(reconstruct(load_vae(folder), [ONE])[0].perplexity)
+    out = tmp_path / "back.jsonl"
+    call = ["generate", "reconstruct", "--model", str(folder), "--text", ONE, "--out", str(out), "--json"]
+    assert main(call) == 0
+    for text in (capsys.readouterr().out, out.read_text(encoding="utf-8")):
+        assert "Infinity" not in text
+    assert json.loads(out.read_text(encoding="utf-8"))["perplexity"] is None
+
+
+def test_what_was_set_aside_is_that_of_the_last_call(vae_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "back.jsonl"
+    call = ["generate", "reconstruct", "--model", str(vae_folder), "--out", str(out), "--text", ONE]
+    aside = tmp_path / "back.jsonl.rejects.jsonl"
+    for _ in range(2):
+        assert main([*call, "--text", ""]) == 3
+        assert len(aside.read_text(encoding="utf-8").splitlines()) == 1
+    assert main(call) == 0
+    assert not aside.exists()
+
+
+def test_no_sentence_is_longer_than_those_of_the_training(vae: LoadedVae) -> None:
+    # The folder says 20 tokens, of which one is the beginning; the decoder has 40 positions.
+    written = write(vae, torch.randn((30, 8), generator=torch.Generator().manual_seed(0)) * 5)
+    assert max(len(item.pieces) for item in written) == 19
+    assert any(not item.ended for item in written)
 
 
 @pytest.mark.parametrize(

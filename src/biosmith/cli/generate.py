@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,8 @@ def reconstruct(
 
     vae = _load(model, device)
     aside = None if out is None else out.with_name(out.name + ".rejects.jsonl")
+    if aside is not None:
+        aside.unlink(missing_ok=True)  # of another call
     with Rejects(aside, strict=strict) as rejects:
         texts = readable(vae, _texts(text, file), rejects)
     found = run(vae, texts, writing.decoding(), draw=draw)
@@ -88,10 +91,10 @@ def reconstruct(
     data = {**summarise_reconstructions(vae, found), "sentences": rows, "set_aside": rejects.count}
     shown = [("", "text", "perplexity", "BLEU")]
     for item in found:
-        shown.append(("input", item.text, "1.000", ""))
-        shown.append(("output", item.written, f"{item.perplexity:.3f}", f"{item.bleu:.1f}"))
+        shown.append(("input", item.text, f"{item.perplexity:.3f}", ""))
+        shown.append(("output", item.written, "", f"{item.bleu:.1f}"))
     listed = None if aside is None or not rejects.count else str(aside)
-    return Report(data, _table(shown), set_aside=rejects.count, set_aside_file=listed)
+    return Report(_plain(data), _table(shown), set_aside=rejects.count, set_aside_file=listed)
 
 
 def interpolate(
@@ -151,7 +154,7 @@ def interpolate(
         about = f"Paths through the latent space of {model.name}, {how.strategy} decoding."
         write_page(html, pairs, f"Interpolations by {model.name}", about)
         data["html"] = str(html)
-    return Report(data, _table(shown))
+    return Report(_plain(data), _table(shown))
 
 
 def sample(
@@ -182,7 +185,8 @@ def sample(
     _write(out, rows)
     shown = [("", "text", "perplexity", "")]
     shown += [(str(n), item.written, f"{item.perplexity:.3f}", "") for n, item in enumerate(found, start=1)]
-    return Report({"sentences": rows, **variety([item.written for item in found])}, _table(shown))
+    data = {"sentences": rows, **variety([item.written for item in found])}
+    return Report(_plain(data), _table(shown))
 
 
 def analogy(
@@ -212,7 +216,7 @@ def analogy(
     a, b, c = readable(vae, text)
     step = run(vae, a, b, c, writing.decoding())
     data = {"a": a, "b": b, "c": c, "written": step.written, "perplexity": step.perplexity}
-    return Report(data, step.written)
+    return Report(_plain(data), step.written)
 
 
 def _load(model: Path, device: str) -> LoadedVae:
@@ -247,8 +251,18 @@ def _write(out: Path | None, rows: Sequence[dict[str, Any]]) -> None:
 
     if out is not None:
         with write_by_rename(out) as temporary:
-            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            lines = (json.dumps(_plain(row), ensure_ascii=False) + "\n" for row in rows)
             temporary.write_text("".join(lines), encoding="utf-8")
+
+
+def _plain(value: Any) -> Any:
+    """The same with null for numbers that JSON does not know: the perplexity of a sentence that a model holds for
+    impossible is infinite."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _table(rows: Sequence[tuple[str, str, str, str]]) -> object:

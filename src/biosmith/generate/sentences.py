@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -62,10 +63,7 @@ def readable(vae: LoadedVae, texts: Sequence[str], rejects: Rejects | None = Non
         BadInput: no sentence is left, or `rejects` is None and one is empty or over-long.
     """
     rejects = rejects or Rejects(strict=True)
-    config = vae.model.config
-    longest = min(
-        config.encoder.positions, config.decoder.positions - 1, int(vae.config.get("length", 10**9))
-    )
+    longest = longest_sentence(vae)
     lines = [" ".join(text.split()) for text in texts]
     kept = []
     for number, (line, read, written) in enumerate(
@@ -87,6 +85,19 @@ def readable(vae: LoadedVae, texts: Sequence[str], rejects: Rejects | None = Non
     return kept
 
 
+def longest_sentence(vae: LoadedVae) -> int:
+    """Most tokens of a sentence with its special ones: what the model was trained with, where its folder says so."""
+    config = vae.model.config
+    return min(config.encoder.positions, config.decoder.positions - 1, int(vae.config.get("length", 10**9)))
+
+
+def write(vae: LoadedVae, z_NZ: Tensor, how: Decoding | None = None) -> list[Written]:
+    """One sentence for each latent vector, none longer than the model has learnt to write."""
+    how = how or Decoding()
+    most = min(how.most_pieces, max(1, longest_sentence(vae) - 1))
+    return decode(vae.model, z_NZ, dataclasses.replace(how, most_pieces=most))
+
+
 def encode(vae: LoadedVae, texts: Sequence[str], *, seed: int | None = None) -> Tensor:
     """Latent vectors [N, Z] of sentences: the mean of q(z|x), or with a seed a draw from it."""
     posterior = encode_sentences(vae.model, vae.read(texts))
@@ -106,9 +117,7 @@ def reconstruct(
     pieces = vae.write(texts)
     likelihoods = log_likelihoods(vae.model, pieces, z).tolist()
     found = []
-    for text, ids, likelihood, written in zip(
-        texts, pieces, likelihoods, decode(vae.model, z, how), strict=True
-    ):
+    for text, ids, likelihood, written in zip(texts, pieces, likelihoods, write(vae, z, how), strict=True):
         back = vae.text(written.pieces)
         # What the tokenizer makes of the text itself: an uncased vocabulary cannot give capital letters back.
         plain = vae.text(ids)
@@ -182,7 +191,7 @@ def interpolate(
     places, path = between(z[0], z[1], steps, way)
     return [
         Step(place, *_told(vae, written))
-        for place, written in zip(places, decode(vae.model, path, how or Decoding()), strict=True)
+        for place, written in zip(places, write(vae, path, how), strict=True)
     ]
 
 
@@ -194,13 +203,13 @@ def sample(vae: LoadedVae, count: int, how: Decoding | None = None) -> list[Step
     generator = torch.Generator().manual_seed(how.seed)
     z = torch.randn((count, vae.model.config.latent_size), generator=generator)
     z = z.to(next(vae.model.parameters()).device)
-    return [Step(0.0, *_told(vae, written)) for written in decode(vae.model, z, how)]
+    return [Step(0.0, *_told(vae, written)) for written in write(vae, z, how)]
 
 
 def analogy(vae: LoadedVae, a: str, b: str, c: str, how: Decoding | None = None) -> Step:
     """The sentence that is to `c` as `b` is to `a`: z = z_b - z_a + z_c (OPTIMUS, section 4.2)."""
     z = encode(vae, [a, b, c])
-    written = decode(vae.model, (z[1] - z[0] + z[2])[None], how or Decoding())[0]
+    written = write(vae, (z[1] - z[0] + z[2])[None], how)[0]
     return Step(1.0, *_told(vae, written))
 
 
