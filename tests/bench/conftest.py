@@ -29,5 +29,5 @@ def mock_results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             out = folder / f"of-{model.name}"
             override = {"learning_rate": rate}
             run_suite([model], tasks, FOLDER, out, suite="mock", seeds=3, device="cpu", override=override)
-    jobs.load_split.cache_clear()
+    jobs._load_split.cache_clear()
     yield folder

@@ -32,7 +32,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, float]]:
     module.settings_of = settings_of  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "biosmith.tasks.fitting", module)
     monkeypatch.setattr(biosmith.tasks, "fitting", module, raising=False)
-    jobs.load_split.cache_clear()
+    jobs._load_split.cache_clear()
     return done
 
 

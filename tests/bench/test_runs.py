@@ -24,6 +24,7 @@ from biosmith.bench.results import load_results, show_model
 from biosmith.bench.runs import Task, best_candidate, run_suite
 from biosmith.errors import BiosmithError, UsageError
 from biosmith.rejects import Rejects
+from biosmith.tasks.locking import hold
 
 ALL = [Task(name) for name in MOCK]
 
@@ -35,7 +36,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, float]]:
     module = stand_in(done)
     monkeypatch.setitem(sys.modules, "biosmith.tasks.fitting", module)
     monkeypatch.setattr(biosmith.tasks, "fitting", module, raising=False)
-    jobs.load_split.cache_clear()
+    jobs._load_split.cache_clear()
     return done
 
 
@@ -150,6 +151,28 @@ def test_more_seeds_other_settings_and_another_model_are_run_and_the_rest_is_kep
     assert load_manifest(out).counts["models"] == 3
 
 
+def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
+    # A key of a run digests the file as it is now; instances kept from before would be scored under it.
+    data = tmp_path / "mock"
+    shutil.copytree(FOLDER, data)
+    before = jobs.load_split("mock-answers", data, "train")
+    assert jobs.load_split("mock-answers", data, "train") is before
+    (file,) = MOCK["mock-answers"].find(data)["train"]
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join(lines[:-1]), encoding="utf-8")
+    assert list(jobs.load_split("mock-answers", data, "train")) == list(before)[:-1]
+
+
+def test_two_processes_do_not_share_a_results_folder(tmp_path: Path, fits: list[Any]) -> None:
+    model, tasks, out = write_model(tmp_path), [Task("mock-answers")], tmp_path / "out"
+    run_suite([model], tasks, FOLDER, out, suite="mock", seeds=1, device="cpu")
+    before = sorted(out.rglob("*"))
+    with hold(out / ".work", out), pytest.raises(UsageError, match="another process is making"):
+        run_suite([model], tasks, FOLDER, out, suite="mock", seeds=2, device="cpu")
+    assert sorted(out.rglob("*")) == before
+    assert run_suite([model], tasks, FOLDER, out, suite="mock", seeds=2, device="cpu").runs == 1
+
+
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
@@ -226,7 +249,7 @@ def test_the_choice_is_the_same_whatever_the_test_split_says(tmp_path: Path, fit
             if path.name == "test.tsv":
                 text = "".join(f"{line.rsplit(chr(9), 1)[0]}\t{label}\n" for line in text.splitlines())
             (data / "answers" / path.name).write_text(text, encoding="utf-8")
-        jobs.load_split.cache_clear()
+        jobs._load_split.cache_clear()
         out = tmp_path / label
         run_suite(
             [model],

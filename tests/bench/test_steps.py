@@ -36,7 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setitem(sys.modules, "biosmith.tasks.fitting", module)
     monkeypatch.setattr(biosmith.tasks, "fitting", module, raising=False)
     monkeypatch.setattr(steps, "EXPORTED", exported, raising=False)
-    jobs.load_split.cache_clear()
+    jobs._load_split.cache_clear()
     return tmp_path / "run"
 
 

@@ -17,6 +17,7 @@ from biosmith.errors import BadInput, UsageError
 from biosmith.rejects import Rejects
 from biosmith.tasks.data_files import OwnData, own_kind, score_kind
 from biosmith.tasks.instances import Answer, Entity, Instance, Question
+from biosmith.tasks.locking import hold
 
 MOCK = Path(biosmith.bench.mock.__file__).parent
 Command = Callable[..., tuple[int, dict[str, Any]]]
@@ -30,6 +31,31 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
         return code, json.loads(printed.out) if printed.out.strip() else {"error": printed.err}
 
     return run
+
+
+@pytest.mark.parametrize(("task", "folder"), [("pico", "pico"), ("relation", "relations")])
+def test_two_processes_do_not_make_one_folder(
+    task: str, folder: str, tiny_model: Path, tmp_path: Path, command: Command
+) -> None:
+    # The second would go on from the first one's checkpoints, and remove them when it is done.
+    out, work = tmp_path / "out", tmp_path / ".out.partial"
+    call = (
+        "finetune",
+        task,
+        "--model",
+        tiny_model,
+        "--data",
+        MOCK / folder,
+        "--out",
+        out,
+        "--override",
+        "epochs=1",
+    )
+    with hold(work, out):
+        code, made = command(*call)
+    assert code == 2 and f"another process is making {out}" in made["error"]
+    assert not out.exists() and not work.exists()
+    assert command(*call)[0] == 0 and not work.exists()
 
 
 @pytest.mark.parametrize(

@@ -132,9 +132,13 @@ def new_job(
     )
 
 
-@lru_cache(maxsize=8)
 def load_split(name: str, data: Path, split: str) -> Sequence[Any]:
-    """The instances of a split, kept for the next seeds and models."""
+    """The instances of a split, kept for the next seeds and models as long as its files stay the same."""
+    return _load_split(name, data, split, tuple(data_digests(find_task(name), data, split).items()))
+
+
+@lru_cache(maxsize=8)
+def _load_split(name: str, data: Path, split: str, digests: tuple[tuple[str, str], ...]) -> Sequence[Any]:
     return find_task(name).load(data, split)
 
 

@@ -24,6 +24,7 @@ from biosmith.bench.model_marks import mark_models
 from biosmith.bench.results import MODEL, SETTINGS, ModelMark, Results, load_results
 from biosmith.errors import BiosmithError, UsageError
 from biosmith.progress import say
+from biosmith.tasks.locking import hold
 
 PLAN, WORK = "plan.json", ".work"
 SEARCH_SEED = 0
@@ -120,7 +121,7 @@ def run_suite(
         names: of the models in the results; by default those of their folders.
 
     Raises:
-        UsageError: no such model, grid or device; `out` is no results folder, or has runs of another model under the
+        UsageError: no such model, grid or device; `out` is no results folder, another process is at it, or it has runs of another model under the
             name of one of these; `override` sets what is not the settings'.
     """
     began = time.perf_counter()
@@ -145,14 +146,15 @@ def run_suite(
         "override": dict(override or {}),
         "models": [mark.name for mark in marks],
     }
-    write_json(out / PLAN, config)
     work = _Work(data, out, chosen, devices, seeds, dict(override or {}))
-    for mark in marks:
-        write_json(out / mark.name / MODEL, mark)
-        work.plan(mark, tasks[mark.name] if isinstance(tasks, Mapping) else tasks)
-    work.search()
-    work.test()
-    _write_manifest(out, config, marks, work.inputs())
+    with hold(out / WORK, out):
+        write_json(out / PLAN, config)
+        for mark in marks:
+            write_json(out / mark.name / MODEL, mark)
+            work.plan(mark, tasks[mark.name] if isinstance(tasks, Mapping) else tasks)
+        work.search()
+        work.test()
+        _write_manifest(out, config, marks, work.inputs())
     return RunReport(out, work.made, work.kept, tuple(work.problems), time.perf_counter() - began)
 
 

@@ -13,6 +13,7 @@ from biosmith.errors import BadInput, UsageError
 from biosmith.progress import say
 from biosmith.rejects import Rejects
 from biosmith.tasks.fitting import Tuned, fit, kind_of, load_tuned
+from biosmith.tasks.locking import hold
 from biosmith.tasks.settings import TrainingSettings
 from biosmith.tasks.tuned_folder import describe_model, kept_epoch
 
@@ -58,15 +59,16 @@ def finetune(task: str, source: Source, model: Path, out: Path, settings: Traini
         What `--json` prints.
 
     Raises:
-        UsageError: `out` exists, no training split, the model cannot be loaded.
+        UsageError: `out` exists or another process is making it, no training split, the model cannot be loaded.
         BadInput: a file cannot be read, a label is not one of the source's.
     """
     require_new_folder(out)
     work = out.parent / f".{out.name}.partial"
-    tuned, inputs, set_aside = fit_source(source, model, settings, work)
-    config = {"task": task, "dataset": source.name} if source.name else {"task": task}
-    tuned.save(out, Manifest("tuned", config, settings.seed, inputs))
-    shutil.rmtree(work, ignore_errors=True)
+    with hold(work, out):
+        tuned, inputs, set_aside = fit_source(source, model, settings, work)
+        config = {"task": task, "dataset": source.name} if source.name else {"task": task}
+        tuned.save(out, Manifest("tuned", config, settings.seed, inputs))
+        shutil.rmtree(work, ignore_errors=True)
     return {**training_report(task, tuned, settings), "dataset": source.name, "set_aside": set_aside}
 
 

@@ -18,6 +18,7 @@ from biosmith.tasks.finetuning import training_report
 from biosmith.tasks.fitting import kind_of
 from biosmith.tasks.joining import join, marked_types, only_types, rename_types
 from biosmith.tasks.labels import Span, read_spans, write_tags
+from biosmith.tasks.locking import hold
 from biosmith.tasks.metrics.entities import EntityScore, score_spans, score_tags
 from biosmith.tasks.metrics.words import score_words
 from biosmith.tasks.settings import TaggingSettings
@@ -99,7 +100,7 @@ def finetune(
         What `--json` prints: epochs, steps, loss, dev scores, words and tokens a second.
 
     Raises:
-        UsageError: `out` exists, no training split, the model cannot be loaded.
+        UsageError: `out` exists or another process is making it, no training split, the model cannot be loaded.
         BadInput: a line without a tag, a tag of the development split that the training split does not have.
     """
     settings = settings or TaggingSettings()
@@ -128,21 +129,22 @@ def finetune(
     inputs = [describe_model(model), *(describe_input(f) for c in corpora for f in c.train.files)]
     inputs += [describe_input(f) for c in scored if c.dev is not None for f in c.dev.files]
     work = out.parent / f".{out.name}.partial"
-    tuned = fit_tagging.fit(
-        KINDS[task],
-        model,
-        sentences,
-        [s for c in scored if c.dev is not None for s in c.dev.sentences] or None,
-        settings,
-        score=score if scored else None,
-        work=work,
-        identity=[item.get("digest") for item in inputs],
-    )
-    config = {"task": task} if one else {"task": task, "marked": [c.types for c in corpora]}
-    untaggable = sum(c.train.untaggable for c in corpora)
-    manifest = Manifest("tuned", config, settings.seed, inputs, counts={"untaggable": untaggable})
-    tuned.save(out, manifest)
-    shutil.rmtree(work, ignore_errors=True)
+    with hold(work, out):
+        tuned = fit_tagging.fit(
+            KINDS[task],
+            model,
+            sentences,
+            [s for c in scored if c.dev is not None for s in c.dev.sentences] or None,
+            settings,
+            score=score if scored else None,
+            work=work,
+            identity=[item.get("digest") for item in inputs],
+        )
+        config = {"task": task} if one else {"task": task, "marked": [c.types for c in corpora]}
+        untaggable = sum(c.train.untaggable for c in corpora)
+        manifest = Manifest("tuned", config, settings.seed, inputs, counts={"untaggable": untaggable})
+        tuned.save(out, manifest)
+        shutil.rmtree(work, ignore_errors=True)
     report = training_report(task, tuned, settings)
     set_aside = sum(c.train.set_aside for c in corpora)
     return {**report, "dev_f1": report["dev_value"], "set_aside": set_aside}

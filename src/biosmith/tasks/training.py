@@ -272,8 +272,9 @@ class _Saved:
             history = History(**state["history"])
             say(f"Going on after epoch {history.epoch}, as found in {self.folder}")
             return history
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for file in (self.folder / CHECKPOINT, *self.folder.glob("best-*.pt")):
+            file.unlink(missing_ok=True)
         with write_by_rename(self.folder / PLAN) as temporary:
             temporary.write_text(json.dumps({"digest": self.plan}), encoding="utf-8")
         return History()
