@@ -78,6 +78,13 @@ def test_a_bad_line_is_set_aside_with_its_number_and_reading_goes_on(tmp_path: P
     assert "text is a JSON number" in rejects.items[3]["reason"]
 
 
+def test_a_line_nested_too_deep_is_set_aside_even_where_it_is_the_first(tmp_path: Path) -> None:
+    rejects = Rejects()
+    deep = '{"id": "1", "text": "x", "y": ' + "[" * 9000 + "]" * 9000 + "}"
+    assert [d.id for d in documents_of(tmp_path, deep, '{"id": "2", "text": "x"}', rejects=rejects)] == ["2"]
+    assert [item["record"] for item in rejects.items] == ["line 1"]
+
+
 def test_one_fault_in_many_lines_is_one_reason_and_the_value_shows_the_place(tmp_path: Path) -> None:
     rejects = Rejects()
     lines = ['{"id": "1", "text": "ok"}', *(f'{{"id": "{"x" * n * 100}", "te' for n in range(1, 9))]

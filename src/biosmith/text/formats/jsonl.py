@@ -56,7 +56,7 @@ def looks_like(head: bytes) -> bool:
         try:
             if isinstance(json.loads(line), dict):
                 return True
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     return False
 
