@@ -11,6 +11,7 @@ from biosmith.annotate import planning
 from biosmith.annotate.planning import plan_annotation
 from biosmith.annotate.units import Shard
 from biosmith.cli import main
+from biosmith.errors import BadInput, UsageError
 
 
 def write(path: Path, count: int) -> Path:
@@ -57,6 +58,14 @@ def test_a_shard_is_planned_as_its_part(tagger_folder: Path, tmp_path: Path) -> 
     source = write(tmp_path / "in.jsonl", 300)
     plan = plan_annotation([source], [tagger_folder], tmp_path / "out.jsonl", shard=Shard(2, 3))
     assert plan.documents == 100
+
+
+def test_a_plan_of_nothing_says_what_holds_nothing(tagger_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match="empty: holds no document"):
+        plan_annotation([tmp_path / "empty"], [tagger_folder], tmp_path / "out.jsonl")
+    with pytest.raises(UsageError, match="shard 2/3 of these inputs has no file"):
+        plan_annotation([tmp_path / "empty"], [tagger_folder], tmp_path / "out.jsonl", shard=Shard(2, 3))
 
 
 def test_the_command_says_hours_disk_and_shards(

@@ -11,6 +11,7 @@ import pytest
 from biosmith.bench.checking import Check, check_dataset
 from biosmith.bench.datasets import find_dataset
 from biosmith.cli import main
+from biosmith.errors import UsageError
 from biosmith.rejects import Rejects
 
 
@@ -34,6 +35,13 @@ def chemprot(folder: Path) -> Path:
 
 def check(name: str, data: Path) -> Check:
     return check_dataset(find_dataset(name), data)
+
+
+def test_a_folder_without_any_split_is_not_called_sound(tmp_path: Path) -> None:
+    # The ids of BioASQ's questions may lie where the questions do not.
+    write(tmp_path / "bioasq" / "indexing" / "train_id.tsv", ("5118dd1305c10fae750000010001",))
+    with pytest.raises(UsageError, match=r"BioASQ has no train split here \(found: none\)"):
+        check("bioasq", tmp_path)
 
 
 def test_everything_that_is_wrong_with_a_table_is_named(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def plan_annotation(
 
     Raises:
         UsageError: as `annotate_files`.
-        BadInput: the sample holds no document.
+        BadInput: the input has no file, or the sample holds no document.
     """
     options = options or Options()
     writer = formats.find_writer(out, options.format)
@@ -82,6 +82,8 @@ def plan_annotation(
     units = list_units(inputs, out, shard)
     files = [path for unit in units for path in unit.paths]
     if not files:
+        if shard is None:
+            raise BadInput(", ".join(map(str, inputs)), "holds no document")
         raise UsageError(f"shard {shard} of these inputs has no file")
     total_bytes = sum(path.stat().st_size for path in files)
     step = units[0].step

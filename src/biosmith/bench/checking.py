@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from biosmith.bench.dataset import SPLITS, Dataset
+from biosmith.bench.dataset import SPLITS, Dataset, missing_split
 from biosmith.bench.kinds import Tagging
 from biosmith.bench.tagging import TaggedDocuments
 from biosmith.errors import BadInput, BiosmithError
@@ -54,6 +54,8 @@ def check_dataset(dataset: Dataset, data: Path) -> Check:
     if isinstance(dataset, Tagging) and dataset.one_type:
         dataset = replace(dataset, one_type=False)  # the types in the files are checked all the same
     found = dataset.find(data)
+    if not found:
+        raise missing_split(dataset.about, "train", found)
     splits: dict[str, Sequence[Any]] = {}
     for split in SPLITS:
         paper = dataset.about.paper.get(split)
