@@ -14,6 +14,7 @@ import torch
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from biosmith.artefact import write_json
+from biosmith.cli import main
 from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.models.checkpoint import load_encoder
 from biosmith.models.vae_folder import load_vae
@@ -125,6 +126,17 @@ def test_a_collapsed_run_is_named_with_what_helps(
     said = " ".join(capsys.readouterr().err.split())
     assert "the posterior has collapsed" in said
     assert "objective.free_bits" in said
+    # Whoever exports it may not have seen the log.
+    export_vae_run(tmp_path / "run", tmp_path / "model")
+    assert "the posterior of" in capsys.readouterr().err
+
+
+def test_a_vocabulary_is_not_named_for_a_run_that_keeps_two(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", str(run), "--out", str(tmp_path / "model"), "--vocab", str(tmp_path)]) == 2
+    assert "--vocab is not for" in capsys.readouterr().err
+    assert not (tmp_path / "model").exists()
 
 
 def test_encoder_and_decoder_are_loaded_by_transformers_alone(exported: Path) -> None:

@@ -27,10 +27,15 @@ def export(
         step: the checkpoint to export; the newest without it.
         vocab: the vocabulary, where the run kept none.
     """
+    from biosmith.errors import UsageError
     from biosmith.pretraining.elbo_run import export_vae_run, is_vae_run
     from biosmith.pretraining.exporting import export_run
 
     if is_vae_run(run):
+        if vocab is not None:
+            raise UsageError(
+                f"--vocab is not for {run}: a run of a latent-variable model keeps its two vocabularies"
+            )
         done = export_vae_run(run, out, step=step)
     else:
         done = export_run(run, out, step=step, vocabulary=vocab)

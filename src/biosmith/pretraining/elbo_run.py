@@ -300,7 +300,8 @@ def _require_same(wanted: VaeRecipe, inputs: list[dict[str, Any]], out: Path) ->
 
 
 def export_vae_run(run: Path, out: Path, *, step: int | None = None) -> Export:
-    """Write a run's model as a folder whose `encoder` and `decoder` are Hugging Face folders.
+    """Write a run's model as a folder whose `encoder` and `decoder` are Hugging Face folders. That the run's posterior
+    has collapsed is said, as nothing that such a model writes depends on what it has read.
 
     Raises:
         UsageError: no such run or checkpoint, or `out` holds something.
@@ -311,6 +312,11 @@ def export_vae_run(run: Path, out: Path, *, step: int | None = None) -> Export:
     checkpoint = find_checkpoint(run, step)
     model = load_checkpoint_model(checkpoint, recipe)
     manifest = load_manifest(run, "run")
+    if manifest.counts.get("collapsed"):
+        say(
+            f"Warning: the posterior of {run} had collapsed at its last evaluation ({manifest.counts['active_units']} of "
+            f"{recipe.model.latent_size} latent units active): its sentences say little or nothing of the latent vector"
+        )
     number = int(checkpoint.name.removeprefix("step-"))
     shown = {
         key: manifest.counts[key] for key in ("loss", "eval_loss", "sentences") if key in manifest.counts
