@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from biosmith.bench.comparing import compare_results
+from biosmith.bench.evaluating import show_results
 from biosmith.bench.mock import FOLDER, MOCK
 from biosmith.bench.results import group_scores, load_results
+from biosmith.bench.submission import pack
 from biosmith.bench.suites import Suite, find_suite
 from biosmith.bench.units import load_units, score_units
 from biosmith.cli import main
@@ -42,6 +44,19 @@ def test_compare_asks_which_model_where_there_are_several(mock_results: Path, tm
     with pytest.raises(UsageError, match=r"holds 2 models; name one: .*good, .*poor"):
         compare_results(both, mock_results / "of-poor")
     assert compare_results(both / "good", both / "poor").rows
+
+
+def test_submissions_are_shown_and_compared_as_their_folders_are(mock_results: Path, tmp_path: Path) -> None:
+    packed = {}
+    for name in ("good", "poor"):
+        packed[name] = tmp_path / f"{name}.zip"
+        pack(mock_results / f"of-{name}", packed[name])
+    folders = compare_results(mock_results / "of-good", mock_results / "of-poor")
+    assert compare_results(packed["good"], packed["poor"]) == folders
+    assert show_results(packed["good"], None)[0] == show_results(mock_results / "of-good", None)[0]
+    (tmp_path / "notes.txt").write_text("no results", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"notes.txt is no .zip; expected"):
+        show_results(tmp_path / "notes.txt", None)
 
 
 def test_every_kind_of_dataset_has_a_measure_that_adds_up_to_its_score(mock_results: Path) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 from biosmith.bench.results import ModelResults, load_results
 from biosmith.bench.significance import RESAMPLES, Comparison, compare, holm
+from biosmith.bench.submission import opened
 from biosmith.errors import UsageError
+from biosmith.progress import say
 
 ALPHA = 0.05
 
@@ -53,12 +55,19 @@ class Compared:
 
 
 def compare_results(a: Path, b: Path, *, resamples: int = RESAMPLES, seed: int = 0) -> Compared:
-    """Compare the models of two results folders (or of two folders of models in one).
+    """Compare the models of two results folders (or of two folders of models in one), or of submissions.
 
     Raises:
         UsageError: a folder holds several models, or nothing can be compared.
     """
-    left, right = _only_model(a), _only_model(b)
+    with opened(a) as (of_a, changed_a), opened(b) as (of_b, changed_b):
+        for path, changed in ((a, changed_a), (b, changed_b)):
+            if changed:
+                say(f"{path} was changed after it was packed; `biosmith bench verify` says where")
+        return _compare(_only_model(of_a), _only_model(of_b), f"{a} and {b}", resamples, seed)
+
+
+def _compare(left: ModelResults, right: ModelResults, both: str, resamples: int, seed: int) -> Compared:
     compared: list[tuple[str, Comparison]] = []
     left_out: dict[str, str] = {}
     for key in dict.fromkeys([*left.tasks, *right.tasks]):
@@ -74,7 +83,7 @@ def compare_results(a: Path, b: Path, *, resamples: int = RESAMPLES, seed: int =
         compared.append((name, compare(mine.units(), theirs.units(), resamples=resamples, seed=seed)))
     if not compared:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items()) or "no runs"
-        raise UsageError(f"{a} and {b} have nothing to compare ({reasons})")
+        raise UsageError(f"{both} have nothing to compare ({reasons})")
     return Compared(left.model.name, right.model.name, tuple(_adjust(compared)), left_out)
 
 

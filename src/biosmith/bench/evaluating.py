@@ -12,11 +12,13 @@ from rich.table import Table
 from biosmith.bench.dataset import Dataset
 from biosmith.bench.mock import FOLDER, MOCK, find_task
 from biosmith.bench.model_marks import find_model
-from biosmith.bench.results import load_results, show_model
+from biosmith.bench.results import Results, load_results, show_model
 from biosmith.bench.runs import RunReport, Task, run_suite
+from biosmith.bench.submission import opened
 from biosmith.bench.suites import Suite, find_suite
 from biosmith.bench.tables import suite_table
 from biosmith.errors import BiosmithError, UsageError
+from biosmith.progress import say
 
 
 def evaluate(
@@ -115,15 +117,22 @@ def run_models(
 
 
 def show_results(results: Path, suite: str | None) -> tuple[dict[str, Any], Any]:
-    """The object for `--json` and the table of a results folder; of one model its own keys, of several `models`."""
-    loaded = load_results(results)
+    """The object for `--json` and the table of a results folder or a submission; of one model its own keys, of several
+    `models`."""
+    with opened(results) as (folder, differences):
+        if differences:
+            say(f"{results} was changed after it was packed; `biosmith bench verify` says where")
+        return _show(load_results(folder), suite)
+
+
+def _show(loaded: Results, suite: str | None) -> tuple[dict[str, Any], Any]:
     if (suite or loaded.suite) == "ablations":
         from biosmith.bench.ablations import show_ablations
 
         return show_ablations(loaded)
     chosen = find_suite(suite or loaded.suite)
     if not loaded.models:
-        raise UsageError(f"{results} holds no model")
+        raise UsageError(f"{loaded.folder} holds no model")
     shown = [show_model(model, chosen) for model in loaded.models]
     table = suite_table(loaded.models, chosen)
     return (shown[0] if len(shown) == 1 else {"suite": chosen.name, "models": shown}), table

@@ -121,7 +121,7 @@ def show(results: Annotated[Path, tyro.conf.Positional], *, suite: str | None = 
         biosmith bench show results
 
     Args:
-        results: what `bench run --out` made, or the folder of one model in it.
+        results: what `bench run --out` made, the folder of one model in it, or a submission.
         suite: whose groups; the one that was run if not given.
     """
     from biosmith.bench.evaluating import show_results
@@ -144,7 +144,7 @@ def compare(
         biosmith bench compare results/mine results/bioformer-8l
 
     Args:
-        a: a results folder with one model, or a model's folder in one.
+        a: a results folder with one model, a model's folder in one, or a submission.
         b: the other one.
         resamples: how many.
     """
