@@ -12,6 +12,7 @@ import pytest
 import biosmith.bench.mock
 from biosmith.artefact import digest_file, load_manifest
 from biosmith.bench.locating import locate
+from biosmith.bench.scoring import score_predictions
 from biosmith.cli import main
 from biosmith.errors import BadInput, UsageError
 from biosmith.rejects import Rejects
@@ -101,6 +102,36 @@ def test_predictions_are_written_for_bench_score(tiny_model: Path, tmp_path: Pat
     rows = (data / "test.tsv").read_text(encoding="utf-8").splitlines()
     assert [line["id"] for line in lines] == [row.split("\t")[0] for row in rows]
     assert {line["prediction"] for line in lines} <= {"background", "method", "result"}
+
+
+@pytest.mark.parametrize(("task", "folder"), [("ner", "ner"), ("pico", "pico")])
+def test_tags_are_written_for_bench_score_which_gives_the_same_score(
+    task: str, folder: str, tiny_model: Path, tmp_path: Path, command: Command
+) -> None:
+    out, data, file = tmp_path / "out", MOCK / folder, tmp_path / "predictions.jsonl"
+    quick = ("--override", "epochs=20", "learning_rate=0.01", "batch_size=4", "device=cpu")
+    command("finetune", task, "--model", tiny_model, "--data", data, "--out", out, *quick)
+    code, scored = command("evaluate", out, "--data", data, "--device", "cpu", "--predictions", file)
+    assert code == 0 and scored["value"] > 0, scored
+    dataset = biosmith.bench.mock.MOCK[f"mock-{folder}"]
+    again = score_predictions(dataset, MOCK, file)
+    assert {key: scored[key] for key in ("value", "precision", "recall")} == {
+        key: again[key] for key in ("value", "precision", "recall")
+    }
+    assert again["instances"] == scored["sentences"]
+
+
+def test_options_that_would_have_no_effect_are_refused(
+    tiny_model: Path, tmp_path: Path, command: Command
+) -> None:
+    out, data = tmp_path / "out", MOCK / "classes"
+    call = ("finetune", "classification", "--model", tiny_model, "--data", data, "--out", out)
+    code, made = command(*call, "--rename", "method=Method", "--override", "epochs=1", "device=cpu")
+    assert code == 2 and "--rename has no effect on classification" in made["error"]
+    assert command(*call, "--override", "epochs=1", "device=cpu")[0] == 0
+    for option in (("--max-length", 8), ("--rename", "method=Method")):
+        code, said = command("evaluate", out, "--data", data, *option)
+        assert code == 2 and f"{option[0]} has no effect on classification" in said["error"]
 
 
 def test_choices_come_by_override_and_impossible_ones_are_refused(

@@ -74,6 +74,7 @@ def finetune(
         folders = [_tagging_folder(task, folder, dataset) for folder in data]
         result = ner.finetune(model, folders, out, settings, task=task, names=parse_names(rename))
     else:
+        _refuse(task, rename=rename)
         if len(data) != 1:
             raise UsageError(f"{task} takes one dataset, not {len(data)}")
         source = _source(TASKS[task], data[0], dataset)
@@ -88,6 +89,13 @@ def finetune(
         f"{result['seconds']:,.0f} s, {result['tokens_per_second']:,.0f} tokens/s"
     )
     return Report({**result, "out": str(out)}, text, set_aside=result["set_aside"])
+
+
+def _refuse(what: str, **options: Any) -> None:
+    """Raise `UsageError` for an option that was given and would have no effect."""
+    for name, value in options.items():
+        if value:
+            raise UsageError(f"--{name.replace('_', '-')} has no effect on {what}")
 
 
 def _preset(name: str | None, kind: str) -> tuple[str, ...]:
@@ -137,24 +145,22 @@ def evaluate(
         raise UsageError(f"split {split!r} is unknown; valid: train, dev, test")
     task = next(name for name, kinds in TASKS.items() if kind in kinds)
     if task in ner.KINDS:
-        if predictions is not None:
-            raise UsageError(
-                "--predictions is for other tasks than ner and pico; `biosmith annotate` writes tags"
-            )
-        folder = _tagging_folder(task, data, dataset)
+        folder, names = _tagging_folder(task, data, dataset), parse_names(rename)
+        options: Any = {"device": device, "max_length": max_length, "predictions": predictions}
         if task == "pico":
-            values = {"task": task, "split": split, **ner.evaluate_words(tuned, folder, split, device=device)}
+            values = ner.evaluate_words(tuned, folder, split, names=names, **options)
+            values = {"task": task, "split": split, **values}
             return Report(values, _lines(values), set_aside=values["set_aside"])
         if is_for_engine(tuned):
             from biosmith.annotate.engines.evaluating import evaluate as evaluate_on_engine
 
-            result = evaluate_on_engine(tuned, folder, split, names=parse_names(rename))
+            _refuse(f"{tuned}, which was made for an engine", predictions=predictions, max_length=max_length)
+            result = evaluate_on_engine(tuned, folder, split, names=names)
         else:
-            result = ner.evaluate(
-                tuned, folder, split, device=device, max_length=max_length, names=parse_names(rename)
-            )
+            result = ner.evaluate(tuned, folder, split, names=names, **options)
         values = {"task": task, "split": split, **result.as_dict()}
         return Report(values, _table(values), set_aside=result.set_aside)
+    _refuse(task, rename=rename, max_length=max_length)
     source = _source((kind,), data, dataset)
     values = {
         "task": task,

@@ -14,7 +14,7 @@ from biosmith.artefact import MANIFEST, Manifest, describe_input, load_manifest,
 from biosmith.errors import BadInput, UsageError
 from biosmith.progress import say
 from biosmith.tasks import fit_tagging
-from biosmith.tasks.finetuning import training_report
+from biosmith.tasks.finetuning import training_report, write_predictions
 from biosmith.tasks.fitting import kind_of
 from biosmith.tasks.joining import join, marked_types, only_types, rename_types
 from biosmith.tasks.labels import Span, read_spans, write_tags
@@ -191,25 +191,34 @@ def evaluate(
     device: str = "auto",
     max_length: int | None = None,
     names: Mapping[str, str] | None = None,
+    predictions: Path | None = None,
 ) -> NerReport:
     """Score a tuned tagger on a split of a dataset's folder, or on a file.
 
-    A tagger that was tuned on corpora of different types is scored on the types that the split marks.
+    A tagger that was tuned on corpora of different types is scored on the types that the split marks. `predictions` is
+    a file to write, a list of tags a sentence, as `bench score` reads it.
 
     Raises:
         UsageError: no tuned model, no such split.
         BadInput: a tag that the model does not know; both label sets are named, with file and line.
     """
     tagger = load_tuned(tuned, device=device, max_length=max_length)
-    return score_split(tagger, tuned, data, split, names or {})
+    return score_split(tagger, tuned, data, split, names or {}, predictions)
 
 
-def score_split(tagger: Tagger, tuned: Path, data: Path, split: str, names: Mapping[str, str]) -> NerReport:
+def score_split(
+    tagger: Tagger,
+    tuned: Path,
+    data: Path,
+    split: str,
+    names: Mapping[str, str],
+    predictions: Path | None = None,
+) -> NerReport:
     """As `evaluate`, with the tagger of the folder `tuned` on an engine of one's own."""
     gold = rename_types(load_split(data, split), names)
     check_tags(gold.sentences, tagger.label_set)
     manifest = load_manifest(tuned) if (tuned / MANIFEST).is_file() else None
-    return score_data(tagger, gold, scored_types(manifest, gold))
+    return score_data(tagger, gold, scored_types(manifest, gold), predictions)
 
 
 def scored_types(manifest: Manifest | None, gold: TaggedData) -> list[str] | None:
@@ -218,7 +227,16 @@ def scored_types(manifest: Manifest | None, gold: TaggedData) -> list[str] | Non
     return marked_types(gold.sentences) if joined else None
 
 
-def evaluate_words(tuned: Path, data: Path, split: str = "test", *, device: str = "auto") -> dict[str, Any]:
+def evaluate_words(
+    tuned: Path,
+    data: Path,
+    split: str = "test",
+    *,
+    device: str = "auto",
+    max_length: int | None = None,
+    names: Mapping[str, str] | None = None,
+    predictions: Path | None = None,
+) -> dict[str, Any]:
     """Score a tagger by word (PICO): the mean F1 of the classes, and precision and recall over all words.
 
     Returns:
@@ -227,11 +245,14 @@ def evaluate_words(tuned: Path, data: Path, split: str = "test", *, device: str 
     Raises:
         UsageError, BadInput: as `evaluate`.
     """
-    tagger = load_tuned(tuned, device=device)
-    gold = load_split(data, split)
+    tagger = load_tuned(tuned, device=device, max_length=max_length)
+    gold = rename_types(load_split(data, split), names or {})
     check_tags(gold.sentences, tagger.label_set)
     tagged = tagger.tag([s.words for s in gold.sentences], on_long="truncate")
-    score = score_words([s.tags for s in gold.sentences], [tagger.tags(t) for t in tagged])
+    predicted = [tagger.tags(t) for t in tagged]
+    if predictions is not None:
+        write_predictions(predictions, gold.sentences, predicted)
+    score = score_words([s.tags for s in gold.sentences], predicted)
     return {
         "metric": "word_f1_macro",
         "value": score.macro_f1,
@@ -258,7 +279,9 @@ def load_tuned(folder: Path, *, device: str = "auto", max_length: int | None = N
     return fit_tagging.load(KINDS["ner"], folder, device, max_length).tagger
 
 
-def score_data(tagger: Tagger, data: TaggedData, types: Sequence[str] | None = None) -> NerReport:
+def score_data(
+    tagger: Tagger, data: TaggedData, types: Sequence[str] | None = None, predictions: Path | None = None
+) -> NerReport:
     """Tag a split and score it; what the model could not read counts as missed, mentions of other `types` do not."""
     tagged = tagger.tag([s.words for s in data.sentences], on_long="truncate")
     predicted_tags = [write_tags(read_spans(tagger.tags(t)), len(t.labels)) for t in tagged]
@@ -267,6 +290,8 @@ def score_data(tagger: Tagger, data: TaggedData, types: Sequence[str] | None = N
         found = sum(len(read_spans(tags)) for tags in predicted_tags)
         predicted_tags = [only_types(tags, types) for tags in predicted_tags]
         not_counted = found - sum(len(read_spans(tags)) for tags in predicted_tags)
+    if predictions is not None:
+        write_predictions(predictions, data.sentences, predicted_tags)
     conll, strict = _score_tags(data, predicted_tags)
     cut = [t.truncated for t in tagged]
     return NerReport(
