@@ -220,6 +220,26 @@ def test_a_run_is_not_resumed_with_another_recipe(
         pretrain_vae(tiny_recipe(**assignments), sentences, run, resume=True)
 
 
+def test_held_out_sentences_are_no_longer_than_those_of_the_training(tmp_path: Path) -> None:
+    # Sentences of 30 pieces in every tenth document; 12 positions hold none of them, in training or held out.
+    long = "The tumor " + " ".join(["inhibits the kinase in a mouse"] * 4) + "."
+    store = make_store(tmp_path, documents=2, extra=(f"{long} The gene binds the cell.",) * 60)
+    recipe = tiny_recipe(steps=2, log_every=1, checkpoint_every=2)
+    model = recipe.model
+    recipe = dataclasses.replace(
+        recipe,
+        model=dataclasses.replace(
+            model,
+            encoder=dataclasses.replace(model.encoder, positions=12),
+            decoder=dataclasses.replace(model.decoder, positions=13),
+        ),
+        batch=dataclasses.replace(recipe.batch, length=12),
+    )
+    outcome = pretrain_vae(recipe, store, tmp_path / "run")
+    # "The gene binds the cell ." and its end are 7 tokens of at most ln(31) nats or so while nothing is learnt.
+    assert outcome.reconstruction is not None and outcome.reconstruction < 7 * math.log(31) * 1.2
+
+
 def test_a_folder_that_holds_something_is_left_alone(run: Path, sentences: Path) -> None:
     with pytest.raises(UsageError, match="exists already"):
         pretrain_vae(tiny_recipe(), sentences, run)

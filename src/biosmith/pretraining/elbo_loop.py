@@ -32,7 +32,7 @@ from biosmith.pretraining.parallel import Devices, Vote
 from biosmith.pretraining.reporting import MOST_SKIPPED, Speed, Stopwatch
 from biosmith.pretraining.run import Settings
 from biosmith.pretraining.schedules import learning_rate
-from biosmith.pretraining.sentence_batches import SentenceBatchMaker, split_documents
+from biosmith.pretraining.sentence_batches import SentenceBatchMaker, short_enough, split_documents
 from biosmith.pretraining.sentences import READING, WRITING, SentenceStore
 from biosmith.pretraining.tracking import find_trackers
 from biosmith.progress import say
@@ -86,7 +86,8 @@ class _Run:
         set_up(self.device, settings)
         compile = settings.compile or ("default" if self.device.type == "cuda" else "off")
         self.trainer = ElboTrainer(model, recipe, recipe.precision, devices, compile)
-        training, self.held_out = split_documents(store, recipe.evaluation.documents, recipe.seed)
+        training, held_out = split_documents(store, recipe.evaluation.documents, recipe.seed)
+        self.held_out = short_enough(store, held_out, recipe.batch.length)
         self.maker = SentenceBatchMaker(
             store,
             training,
@@ -168,7 +169,10 @@ class _Run:
                 f"{maker.left_out:,} sentences are longer than batch.length {maker.length} tokens and are left out"
             )
         if not len(self.held_out):
-            say("The store has too few documents to hold any out: there will be no eval_loss.")
+            say(
+                "There will be no eval_loss: the store has too few documents to hold any out, or none of their sentences "
+                f"has at most batch.length {maker.length} tokens"
+            )
 
     def _parameters(self) -> int:
         return sum(p.numel() for p in self.trainer.model.parameters())

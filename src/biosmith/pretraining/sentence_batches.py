@@ -74,10 +74,9 @@ class SentenceBatchMaker:
     _plans: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        lengths = [self.store.lengths(side)[self.members] + 2 for side in SIDES]
-        fits = (lengths[0] <= self.length) & (lengths[1] <= self.length)
-        self.left_out = int((~fits).sum())
-        self.members = self.members[fits]
+        kept = short_enough(self.store, self.members, self.length)
+        self.left_out = len(self.members) - len(kept)
+        self.members = kept
         if self.tokens < self.length:
             raise UsageError(
                 f"batch.micro_batch_tokens {self.tokens} holds no sentence of batch.length {self.length}"
@@ -203,6 +202,12 @@ def _inner(lengths: NDArray[np.int64], extra: int, before: int) -> NDArray[np.in
 def _positions(cu: NDArray[np.int32]) -> NDArray[np.int64]:
     sizes = np.diff(cu)
     return np.arange(int(cu[-1])) - np.repeat(cu[:-1].astype(np.int64), sizes)
+
+
+def short_enough(store: SentenceStore, members: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """Those sentences that have at most `length` tokens on either side, special ones included."""
+    read, written = (store.lengths(side)[members] + 2 for side in SIDES)
+    return members[(read <= length) & (written <= length)]
 
 
 def split_documents(
