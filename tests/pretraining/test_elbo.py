@@ -17,8 +17,8 @@ from biosmith.pretraining.elbo_config import EvidenceLowerBound, VaeRecipe, appl
 from biosmith.pretraining.elbo_run import settle
 from biosmith.pretraining.loading import as_tensors
 from biosmith.pretraining.sentence_batches import IGNORE, SentenceBatchMaker, split_documents
-from biosmith.pretraining.sentences import READING, WRITING, SentenceStore
-from pretraining.vae_checks import make_store, tiny_recipe
+from biosmith.pretraining.sentences import READING, WRITING, SentenceRules, SentenceStore, build_sentences
+from pretraining.vae_checks import make_store, tiny_recipe, write_corpus, write_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -309,3 +309,33 @@ def test_scores_do_not_depend_on_the_company_of_a_sentence(store: SentenceStore,
     assert together.kl == pytest.approx(np.mean([one.kl for one in alone]), rel=1e-4)
     assert together.negative_elbo >= together.negative_log_likelihood - 0.5
     assert np.isfinite([v for v in together.as_dict().values() if v is not None]).all()
+
+
+def test_the_first_sentences_are_those_of_the_whole_store(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", documents=10, sentences=6)
+    vocabulary = write_tokenizer(tmp_path / "vocabulary", more=("The",))
+    whole, some = tmp_path / "whole", tmp_path / "some"
+    assert build_sentences(corpus, vocabulary, vocabulary, whole).sentences == 60
+    built = build_sentences(corpus, vocabulary, vocabulary, some, most=20)
+    assert (built.sentences, built.documents) == (20, 4)  # 6 sentences a document: two of the fourth
+    one, other = SentenceStore.open(whole), SentenceStore.open(some)
+    for number in range(20):
+        assert one.pieces_of(READING, number) == other.pieces_of(READING, number)
+    assert len(other.pieces[WRITING]) == other.ends[WRITING][-1]
+
+
+@pytest.mark.parametrize(
+    ("rules", "most", "says"),
+    [
+        ({"most_pieces": 0}, None, "most_pieces must be at least 1, not 0"),
+        ({"least_words": 9, "most_words": 8}, None, "least_words 9 is more than most_words 8"),
+        ({}, 0, "most must be at least 1, not 0"),
+    ],
+)
+def test_rules_that_keep_nothing_are_refused(
+    tmp_path: Path, rules: dict[str, int], most: int | None, says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        build_sentences(
+            tmp_path, tmp_path, tmp_path, tmp_path / "out", rules=SentenceRules(**rules), most=most
+        )

@@ -36,7 +36,7 @@ def sentences(
         most_words: longer sentences are left out.
         most_pieces: sentences of more pieces in either vocabulary are left out.
         least_words: shorter ones are left out.
-        most: stop after about so many sentences.
+        most: the first so many sentences; all without it.
         workers: processes; as many as there are cores without it.
     """
     from biosmith.machine import usable_cores

@@ -31,7 +31,7 @@ from biosmith.artefact import (
     load_manifest,
     require_new_folder,
 )
-from biosmith.errors import BadInput, BiosmithError
+from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.models.vae_folder import encode_texts, load_tokenizer, vocabulary_digest
 from biosmith.processes import map_in_order
 from biosmith.progress import progress
@@ -57,6 +57,13 @@ class SentenceRules:
     most_words: int = 64
     most_pieces: int = 126
     least_words: int = 4
+
+    def __post_init__(self) -> None:
+        for name in ("most_words", "most_pieces", "least_words"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.least_words > self.most_words:
+            raise UsageError(f"least_words {self.least_words} is more than most_words {self.most_words}")
 
 
 @dataclass(frozen=True)
@@ -162,13 +169,16 @@ def build_sentences(
         writing: tokenizer folder of the model that writes; roles it lacks are added as OPTIMUS adds them.
         out: must not exist, or be empty.
         rules: which sentences are kept.
-        most: stop after about so many sentences (whole pieces of the corpus); None takes all.
+        most: the first so many sentences; None takes all. What the rules leave out is counted a little further, as the
+            corpus is read in pieces.
         workers: processes.
 
     Raises:
-        UsageError: a folder is none of its kind, or `out` holds something.
+        UsageError: a folder is none of its kind, `out` holds something, or `most` is less than 1.
         BiosmithError: no sentence is left.
     """
+    if most is not None and most < 1:
+        raise UsageError(f"most must be at least 1, not {most}")
     require_new_folder(out)
     rules = rules or SentenceRules()
     load_manifest(corpus, "corpus")
@@ -192,6 +202,9 @@ def build_sentences(
                 )
                 for count, result in zip(numbers, results, strict=True):
                     filtered.update(result.filtered)
+                    if most is not None and made + len(result.documents) >= most:
+                        result = result.first(most - made)
+                        count = int(result.documents[-1]) + 1
                     documents.append(result.documents + first)
                     for side in SIDES:
                         streams[side].write(result.pieces[side].tobytes())
@@ -260,6 +273,12 @@ class _Cut:
     lengths: dict[str, NDArray[np.int64]]
     documents: NDArray[np.int32]
     filtered: dict[str, int]
+
+    def first(self, count: int) -> _Cut:
+        """The first so many sentences."""
+        lengths = {side: found[:count] for side, found in self.lengths.items()}
+        pieces = {side: found[: int(lengths[side].sum())] for side, found in self.pieces.items()}
+        return dataclasses.replace(self, pieces=pieces, lengths=lengths, documents=self.documents[:count])
 
 
 _STATE: dict[str, Any] = {}
