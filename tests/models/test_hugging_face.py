@@ -240,6 +240,23 @@ def test_weights_that_do_not_fit_the_configuration_are_refused_with_both_shapes(
         load_encoder(source)
 
 
+def test_layers_beyond_the_configuration_are_not_left_out_in_silence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_transformers_folder(tmp_path / "source", "BertModel")
+    load_encoder(source)
+    assert "more layers" not in capsys.readouterr().err
+    config = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    fewer = {**config, "num_hidden_layers": config["num_hidden_layers"] - 1}
+    (source / "config.json").write_text(json.dumps(fewer), encoding="utf-8")
+    load_encoder(source)
+    shown = capsys.readouterr().err
+    assert (
+        "more layers than its config.json asks for" in shown
+        and f"layer.{fewer['num_hidden_layers']}." in shown
+    )
+
+
 def test_damaged_and_missing_files_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         load_encoder(tmp_path / "nowhere")

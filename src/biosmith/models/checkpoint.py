@@ -6,6 +6,7 @@ Only safetensors are read; a pickle can run code when it is opened (`biosmith co
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from biosmith.models.naming import Names, Place
 from biosmith.progress import say
 
 WEIGHTS, INDEX, PICKLE = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -240,6 +242,7 @@ class _Read:
             for name, thirds in pieces.items()
         }
         self._check_ties()
+        self._name_layers_left_out(places)
         missing = tuple(sorted(wanted - present))
         for part in missing:
             state |= _fresh(part, self.config, state["encoder.embeddings.words.weight"].dtype)
@@ -256,6 +259,15 @@ class _Read:
                 raise BadInput(
                     self.folder, f"{alias!r} differs from {name!r}; only tied decoders are supported"
                 )
+
+    def _name_layers_left_out(self, places: Mapping[str, Place]) -> None:
+        """Heads of other kinds are often left out; layers of the encoder never without a word."""
+        forms = {_NUMBER.sub("#", name) for name in places if self.family.part_of(name) is None}
+        beyond = [name for name in self.tensors if name not in places and _NUMBER.sub("#", name) in forms]
+        if beyond:
+            say(
+                f"{self.folder} has more layers than its config.json asks for; left out: {self.names[beyond[0]]}, ..."
+            )
 
     def _origin(
         self, places: Mapping[str, Place], used: frozenset[str], initialised: tuple[str, ...]
