@@ -151,6 +151,7 @@ def test_a_page_shows_what_was_found_beside_the_gold(
     assert main([*arguments, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["documents"] == 2 and data["mentions"] > 0
+    assert (data["uncompared"], data["absent"]) == (0, 0)
     assert "Gout" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert main(arguments) == 2
     assert "exists already" in capsys.readouterr().err

@@ -207,7 +207,7 @@ def view(
     Args:
         file: documents with mentions, of any format that biosmith reads.
         out: the page to make.
-        gold: the same documents with gold mentions.
+        gold: the same documents with gold mentions; those that are missing on either side are counted.
         title: heading of the page.
     """
     from biosmith.errors import UsageError
@@ -229,10 +229,11 @@ def view(
         "out": str(out),
         "set_aside": rejects.count,
     }
-    lines = [f"{out}: {page.documents:,} documents, {page.mentions:,} mentions"]
+    found = (page.documents, "document"), (page.mentions, "mention")
+    lines = [f"{out}: {', '.join(html.count(number, name) for number, name in found)}"]
     if gold is not None:
-        data |= {str(name): page.statuses[name] for name in html.STATUSES} | {"uncompared": page.uncompared}
+        data |= {str(name): page.statuses[name] for name in html.STATUSES}
+        data |= {"uncompared": page.uncompared, "absent": page.absent}
         lines.append(", ".join(f"{page.statuses[name]:,} {shown}" for name, shown in html.STATUSES.items()))
-    if page.uncompared:
-        lines.append(f"{page.uncompared:,} documents have no gold document of the same id and text")
+        lines += page.gaps
     return Report(data, "\n".join(lines), rejects.count, str(listed) if rejects.count else None)

@@ -157,6 +157,18 @@ def test_exact_pairs_come_before_partial_ones() -> None:
     assert [(m.status, m.gold and m.gold.start) for m in matches] == [("missed", 0), ("right", 11)]
 
 
+def test_gold_documents_that_are_not_here_are_told_beside_the_scores(tmp_path: Path) -> None:
+    # What was found in one of three documents may be all right, and two thirds of what is to be found missing.
+    golds = [Document.build(name, [Passage("title", TEXT)], [mention(0, 6)]) for name in ("7", "8", "9")]
+    other = Document.build("1", [Passage("title", TEXT)])
+    report = page.write([document(mention(0, 6)), other], tmp_path / "x.html", golds)
+    assert (report.statuses, report.uncompared, report.absent) == ({"right": 1}, 1, 2)
+    text = (tmp_path / "x.html").read_text(encoding="utf-8")
+    told = "F1 100.0; 1 document without gold of the same id and text; 2 gold documents not here"
+    assert told in text
+    assert "not here" not in page.render(document(mention(0, 6)), golds[0])
+
+
 def test_relations_name_their_mentions() -> None:
     relation = Relation("Association", (Argument("a", "T1"), Argument("b", "672")), 0.5)
     text = page.render(

@@ -69,10 +69,21 @@ class PageReport(WriteReport):
     Attributes:
         statuses: how many mentions are right, missed, ... where there are gold documents.
         uncompared: documents without a gold document of the same id and text.
+        absent: gold documents of an id that no document has; what they hold is missed, and not counted.
     """
 
     statuses: Counter[Status] = field(default_factory=Counter)
     uncompared: int = 0
+    absent: int = 0
+
+    @property
+    def gaps(self) -> list[str]:
+        """What the scores do not cover, in words."""
+        told = (
+            (self.uncompared, "document", "without gold of the same id and text"),
+            (self.absent, "gold document", "not here"),
+        )
+        return [f"{count(number, name)} {how}" for number, name, how in told if number]
 
 
 def render(
@@ -162,16 +173,22 @@ def _page(
         report.add(document)
         report.uncompared += gold is not None and partner is None
     report.statuses = shown.statuses
+    report.absent = sum(map(len, partners.values()))
     if not report.documents:
         yield '<p class="none">No documents.</p>\n'
-    count = f"{report.documents:,} document{'s' * (report.documents != 1)}"
-    heading = title or f"{count}, {report.mentions:,} mention{'s' * (report.mentions != 1)}"
-    yield "</main>\n" + _legend(shown, compared=gold is not None)
+    heading = title or f"{count(report.documents, 'document')}, {count(report.mentions, 'mention')}"
+    yield "</main>\n" + _legend(shown, None if gold is None else report.gaps)
     yield f'<header><h1>{_escape(heading)}</h1><button id="theme" type="button">light / dark</button></header>\n'
     yield f'<div id="tip" role="tooltip" hidden></div>\n<script>\n{script}</script>\n</body>\n</html>\n'
 
 
-def _legend(shown: _Shown, compared: bool) -> str:
+def count(number: int, name: str) -> str:
+    """`1 mention`, `2 mentions`."""
+    return f"{number:,} {name}{'s' * (number != 1)}"
+
+
+def _legend(shown: _Shown, gaps: Sequence[str] | None) -> str:
+    """The chips and tools; `gaps` are what scores do not cover, None where nothing is compared."""
     hues = "".join(f".t{i}{{--h:{hue}}}" for i, hue in enumerate(shown.hues.values()))
     chips = [_chip(f"t{i}", "", type or "(no type)", shown.types[type]) for i, type in enumerate(shown.hues)]
     tools = ['<span class="grow"></span>']
@@ -184,10 +201,10 @@ def _legend(shown: _Shown, compared: bool) -> str:
         '<label><input id="find" type="search" placeholder="Find in documents" aria-label="Find"></label>'
     )
     second = ""
-    if compared:
+    if gaps is not None:
         states = [_chip(f"s-{s}", _SIGNS[s], STATUSES[s], shown.statuses[s]) for s in _SIGNS]
         second = (
-            f"<div>{''.join(states)}<span>{_scores(shown.statuses)}</span>"
+            f"<div>{''.join(states)}<span>{'; '.join([_scores(shown.statuses), *gaps])}</span>"
             '<span class="grow"></span><label><input id="wrong" type="checkbox"> only documents with errors</label></div>'
         )
     return f"<style>{hues}</style>\n<nav><div>{''.join(chips)}{''.join(tools)}</div>{second}</nav>\n"
@@ -217,7 +234,7 @@ def _document(document: Document, gold: Document | None, shown: _Shown) -> str:
     names = {id(m): str(number) for number, m in enumerate(document.mentions)}
     if gold is None:
         drawn = [_plain(m, names[id(m)], shown) for m in document.mentions]
-        facts, wrong = f"{len(document.mentions):,} mentions", 0
+        facts, wrong = count(len(document.mentions), "mention"), 0
     else:
         matches = match_mentions(document.mentions, gold.mentions)
         drawn = [d for number, match in enumerate(matches) for d in _compared(match, number, names, shown)]
@@ -382,9 +399,7 @@ def _relations(document: Document, names: Mapping[int, str]) -> str:
             + f'<td class="n">{score}</td></tr>'
         )
     head = "<tr><th>Relation<th>Between<th>Also<th>Score</tr>"
-    return (
-        f"<details><summary>{len(rows):,} relations</summary><table>{head}{''.join(rows)}</table></details>"
-    )
+    return f"<details><summary>{count(len(rows), 'relation')}</summary><table>{head}{''.join(rows)}</table></details>"
 
 
 def _escape(text: str) -> str:
