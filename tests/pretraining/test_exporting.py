@@ -112,3 +112,10 @@ def test_what_is_no_finished_run_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "run/tokenizer").rmdir()
     with pytest.raises(UsageError, match="kept no tokenizer; name the vocabulary"):
         export_run(tmp_path / "run", tmp_path / "model")
+
+
+def test_a_model_is_not_exported_as_a_run(tmp_path: Path) -> None:
+    begin_run(tmp_path / "run", RECIPE, (1,))
+    model = export_run(tmp_path / "run", tmp_path / "model").model
+    with pytest.raises(UsageError, match="is a model artefact, not a run artefact"):
+        export_run(model, tmp_path / "again")

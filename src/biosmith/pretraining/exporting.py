@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from biosmith.artefact import Manifest, describe_input, load_manifest, require_new_folder, to_plain
+from biosmith.artefact import MANIFEST, Manifest, describe_input, load_manifest, require_new_folder, to_plain
 from biosmith.errors import BadInput, UsageError
 from biosmith.models.bert import PretrainingModel
 from biosmith.models.electra import ElectraModel
@@ -49,6 +49,8 @@ def export_run(run: Path, out: Path, *, step: int | None = None, vocabulary: Pat
         BadInput: a checkpoint is damaged.
     """
     require_new_folder(out)
+    if (run / MANIFEST).is_file():
+        load_manifest(run, "run")  # a model folder has a config.json too
     recipe = read_run(run)
     if recipe.generator is not None:
         require_new_folder(generator_folder(out))
