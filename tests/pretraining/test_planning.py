@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from biosmith.cli import main
 from biosmith.errors import UsageError
 from biosmith.pretraining.config import LengthPhase, apply_overrides
+from biosmith.pretraining.elbo_planning import SENTENCE_TOKENS, plan_vae
 from biosmith.pretraining.planning import flops_per_token, phases, plan
 from biosmith.pretraining.tracking import find_trackers, numbers
 from biosmith.recipes import find_recipe
+from biosmith.recipes.biovae import find_vae_recipe
 
 
 def test_the_computational_ratio_is_that_of_biom_table_1() -> None:
@@ -54,6 +58,39 @@ def test_phases_have_their_own_tokens() -> None:
 def test_an_unknown_card_is_refused_with_the_valid_ones() -> None:
     with pytest.raises(UsageError, match="valid: h200, h100, a100"):
         plan(find_recipe("demo"), "h1000")
+
+
+def test_a_rate_that_changes_counts_with_its_mean() -> None:
+    # The head's products go with the mask rate: 5 % to 25 % is 15 % in the mean, in five stages or little by little; one
+    # stage stays at the first rate.
+    rates = "objectives.masked_language_model."
+    recipe = apply_overrides(find_recipe("pubmedbert"), [rates + "rate=0.15", rates + "final_rate=none"])
+    rising = [rates + "rate=0.05", rates + "final_rate=0.25"]
+    for stages in ("none", "5"):
+        found = apply_overrides(recipe, [*rising, f"{rates}rate_stages={stages}"])
+        assert flops_per_token(found) == pytest.approx(flops_per_token(recipe), rel=1e-4)
+    still = apply_overrides(recipe, [*rising, rates + "rate_stages=1"])
+    assert flops_per_token(still) == flops_per_token(apply_overrides(recipe, [rates + "rate=0.05"]))
+
+
+def test_a_latent_variable_model_is_planned_by_its_sentences() -> None:
+    found = plan_vae(find_vae_recipe("biovae-32-beta05", "fast"))
+    # Supplement, E.4 of BioVAE: 34 million sentences, one epoch.
+    assert found.sequences == 16_700 * 2_048
+    assert found.tokens == found.sequences * SENTENCE_TOKENS
+    # BERT-base and GPT-2 small: 12 layers of 12 x 768^2 weights on either side, and the decoder's 50,260 pieces.
+    assert found.flops_per_token == 6 * (2 * 12 * 12 * 768**2 + 768 * 50_260)
+    assert found.fits and not plan_vae(find_vae_recipe("biovae-32-beta05", "fast"), "l4").fits
+    alone = plan_vae(find_vae_recipe("biovae-language-model"))
+    assert alone.flops_per_token == 6 * (12 * 12 * 768**2 + 768 * 50_260)
+
+
+def test_the_command_plans_latent_variable_models_on_whole_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "biovae-demo", "--override", "steps=10", "--tokens", "9920", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["sequences"], found["epochs"]) == (640, 2.0)  # 640 sentences of 31 tokens
+    assert main(["plan", "biovae-demo", "--gpus", "2", "--parallel", "fsdp"]) == 2
+    assert "each device has a whole latent-variable model" in capsys.readouterr().err
 
 
 def test_a_corpus_of_no_tokens_has_no_epochs() -> None:

@@ -33,18 +33,26 @@ def plan(
         profile: "faithful" is the paper's own arithmetic, "fast" what is known to be better today.
         gpus: how many cards.
         gpu: their kind: h200, h100, a100, l40s, a10g, l4, v100 or rtx4090.
-        tokens: of the corpus, which gives the number of epochs.
+        tokens: of the corpus (for a latent-variable model: of its sentences), which gives the number of epochs.
         parallel: how cards work together, as `pretrain` takes it; with fsdp they share the parameters.
         tensor_parallel: so many of them share every layer.
         activation_checkpointing: keep the inputs of layers only, and compute the rest again.
         override: key.path=value, as `pretrain` takes them.
     """
     from biosmith.pretraining.config import apply_overrides
+    from biosmith.pretraining.elbo_config import apply_vae_overrides
+    from biosmith.pretraining.elbo_planning import plan_vae, require_whole_models
     from biosmith.pretraining.layouts import Layout
     from biosmith.pretraining.planning import plan as make_plan
     from biosmith.recipes import find_recipe
+    from biosmith.recipes.biovae import VAE_RECIPES, find_vae_recipe
 
     layout = Layout(gpus, parallel, tensor_parallel, activation_checkpointing)
+    if recipe in VAE_RECIPES:
+        latent = apply_vae_overrides(find_vae_recipe(recipe, profile), override)
+        require_whole_models(latent, layout)
+        planned = plan_vae(latent, gpu, gpus, tokens)
+        return Report(planned, _table(vars(planned)))
     found = make_plan(apply_overrides(find_recipe(recipe, profile), override), gpu, gpus, tokens, layout)
     return Report(found, _table(vars(found)))
 
@@ -75,6 +83,8 @@ def _table(found: dict[str, object]) -> object:
     if not found["fits"]:
         table.add_row(
             "[bold red]fits[/]",
-            "no: lower batch.micro_batch_tokens, or use --parallel fsdp, --tensor-parallel or --activation-checkpointing",
+            "no: lower batch.micro_batch_tokens, or use --parallel fsdp, --tensor-parallel or --activation-checkpointing"
+            if found["computational_ratio"] is not None
+            else "no: lower batch.micro_batch_tokens",
         )
     return table

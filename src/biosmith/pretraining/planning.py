@@ -14,7 +14,7 @@ from biosmith.models.bert import count_parameters
 from biosmith.models.electra import ElectraConfig, ElectraModel
 from biosmith.models.families import ModelConfig
 from biosmith.pretraining import layouts
-from biosmith.pretraining.config import Lamb, LengthPhase, Muon, Recipe
+from biosmith.pretraining.config import Lamb, LengthPhase, MaskedLanguageModel, Muon, Profile, Recipe
 from biosmith.pretraining.layouts import Layout
 from biosmith.pretraining.tensor_parallel import require_shareable_layers
 
@@ -71,7 +71,7 @@ class Plan:
     tokens: int
     flops_per_token: int
     flops: float
-    computational_ratio: float
+    computational_ratio: float | None  # None for latent-variable models
     epochs: float | None
     memory_gib: float
     gpu: str
@@ -102,13 +102,7 @@ def plan(
     Raises:
         UsageError: an unknown card or an impossible number, or layers that the cards cannot share.
     """
-    if gpu not in CARDS:
-        raise UsageError(f"--gpu {gpu!r} is unknown; valid: {', '.join(CARDS)}")
-    if gpus < 1:
-        raise UsageError(f"--gpus must be at least 1, not {gpus}")
-    if corpus_tokens is not None and corpus_tokens < 1:
-        raise UsageError(f"--tokens must be at least 1, not {corpus_tokens}")
-    card, parameters = CARDS[gpu], recipe_parameters(recipe)
+    card, parameters = find_card(gpu, gpus, corpus_tokens), recipe_parameters(recipe)
     parts = phases(recipe)
     tokens = sum(round((until - since) * recipe.steps) * size for since, until, _, size in parts)
     per_token = flops_per_token(recipe)
@@ -145,6 +139,17 @@ def plan(
         hours=round(hours, 2),
         dollars=round(hours * gpus * card.dollars_an_hour),
     )
+
+
+def find_card(gpu: str, gpus: int, corpus_tokens: int | None) -> Card:
+    """The card of that name. Raises `UsageError` where it is unknown, or a number is impossible."""
+    if gpu not in CARDS:
+        raise UsageError(f"--gpu {gpu!r} is unknown; valid: {', '.join(CARDS)}")
+    if gpus < 1:
+        raise UsageError(f"--gpus must be at least 1, not {gpus}")
+    if corpus_tokens is not None and corpus_tokens < 1:
+        raise UsageError(f"--tokens must be at least 1, not {corpus_tokens}")
+    return CARDS[gpu]
 
 
 def recipe_parameters(recipe: Recipe) -> int:
@@ -187,11 +192,19 @@ def flops_per_token(recipe: Recipe) -> int:
     """
     parts = [((until - since) * size, length) for since, until, length, size in phases(recipe)]
     length = sum(share * length for share, length in parts) / sum(share for share, _ in parts)
-    rate = recipe.objective("masked_language_model").rate
+    rate = mean_rate(recipe.objective("masked_language_model"))
     if recipe.generator is None:
         return round(6 * (_layer_products(recipe.model, length) + rate * _head_products(recipe.model)))
     both = _layer_products(recipe.model, length) + _layer_products(recipe.generator, length)
     return round(6 * (both + rate * _head_products(recipe.generator) + recipe.model.width**2))
+
+
+def mean_rate(objective: MaskedLanguageModel) -> float:
+    """Mask rate in the mean over a run."""
+    if objective.final_rate is None:
+        return objective.rate
+    steps = 1_000
+    return sum(objective.rate_at(step, steps) for step in range(steps)) / steps
 
 
 def _layer_products(model: ModelConfig, length: float) -> float:
@@ -224,9 +237,13 @@ def memory_gib(recipe: Recipe, card: Card, gpus: int) -> float:
 
 
 def utilisation(recipe: Recipe) -> float:
-    """Share of the card's matrix products that a step reaches, between the measured widths."""
-    points = sorted(UTILISATION[recipe.profile].items())
-    width = recipe.model.width
+    """Share of the card's matrix products that a step reaches."""
+    return share_of_card(recipe.profile, recipe.model.width)
+
+
+def share_of_card(profile: Profile, width: int) -> float:
+    """Share of the card's matrix products that a step of a model so wide reaches, between the measured widths."""
+    points = sorted(UTILISATION[profile].items())
     if width <= points[0][0]:
         return points[0][1] * max(0.25, width / points[0][0])
     for (low, one), (high, other) in itertools.pairwise(points):
