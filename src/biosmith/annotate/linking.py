@@ -204,7 +204,9 @@ class LinkStep:
     def _link(self, document: Document, counts: Counts) -> Document:
         short_forms = find_abbreviations(document.text) if "(" in document.text else {}
         mentions = tuple(self._linked(mention, short_forms) for mention in document.mentions)
-        counts.linked += sum(bool(m.ids) for m in mentions)
+        counts.linked += sum(
+            bool(new.ids) and not old.ids for old, new in zip(document.mentions, mentions, strict=True)
+        )
         return dataclasses.replace(document, mentions=mentions)
 
     def _linked(self, mention: Mention, short_forms: dict[str, str]) -> Mention:
