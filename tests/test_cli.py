@@ -117,6 +117,16 @@ def test_an_error_with_json_is_an_object_too_and_one_line_on_stderr(
     assert len(shown.err.splitlines()) == 1
 
 
+def test_every_installed_engine_is_made_and_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    from biosmith.annotate.engines import ENGINES, is_installed, measuring
+
+    monkeypatch.setattr(measuring, "SECONDS", 0.01)
+    monkeypatch.setattr(measuring, "MEASURED", 1)
+    speeds = measuring.measure_engines()
+    assert {name.removesuffix(" int8") for name in speeds} == {name for name in ENGINES if is_installed(name)}
+    assert all(speed > 0 for speed in speeds.values())
+
+
 def test_doctor_says_what_the_machine_has(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["doctor", "--no-measure", "--json"])
     report = json.loads(capsys.readouterr().out)

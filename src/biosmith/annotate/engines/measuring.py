@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from biosmith.annotate.engines import is_installed
+from biosmith.annotate.engines import has_int8_dot_products, is_installed
 from biosmith.annotate.engines.conversion import FILES, PaddedNetwork, Traceable
 from biosmith.annotate.engines.quantization import MAKERS, SCHEMES, open_engine
 from biosmith.annotate.engines.torch_engine import SharedTagger, TorchEngine
@@ -39,7 +39,8 @@ def measure_engines() -> dict[str, int]:
     for engine, make in MAKERS.items():
         if is_installed(engine):
             with tempfile.TemporaryDirectory(prefix="biosmith-") as folder:
-                make(traced, sequences, next(iter(SCHEMES.values())), Path(folder) / FILES[engine])
+                file, spared = Path(folder) / FILES[engine], next(iter(SCHEMES.values()))
+                make(traced, sequences, spared, file, vnni=has_int8_dot_products())
                 speeds[f"{engine} int8"] = _speed(
                     open_engine(engine, Path(folder), LABELS, LONGEST), sequences
                 )
