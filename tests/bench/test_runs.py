@@ -293,6 +293,37 @@ def test_without_a_development_split_a_tenth_of_the_training_split_decides(
     assert run.settings["learning_rate"] == 3e-5 and run.dev_value is None
 
 
+@pytest.mark.parametrize(("has_dev", "keep"), [(True, "best"), (False, "last")])
+def test_a_candidate_is_scored_at_the_epoch_that_its_runs_will_keep(
+    tmp_path: Path, fits: list[Any], monkeypatch: pytest.MonkeyPatch, has_dev: bool, keep: str
+) -> None:
+    # Without a development split a run keeps its last epoch; a candidate's best one would promise more than that.
+    data = tmp_path / "data" / "answers"
+    data.mkdir(parents=True)
+    for name in ("train.tsv", "test.tsv", *(["dev.tsv"] if has_dev else [])):
+        (data / name).write_bytes((FOLDER / "answers" / name).read_bytes())
+    module, kept = sys.modules["biosmith.tasks.fitting"], []
+    real = module.fit
+
+    def fit(*arguments: Any, **options: Any) -> Any:
+        kept.append((options["score"] is not None, arguments[4].keep))
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(module, "fit", fit)
+    tasks, out = [Task("mock-answers")], tmp_path / "out"
+    run_suite(
+        [write_model(tmp_path)],
+        tasks,
+        data.parent,
+        out,
+        suite="bioformer15",
+        grid="paper",
+        seeds=1,
+        device="cpu",
+    )
+    assert kept == [(True, keep)] * 9 + [(has_dev, "best")]
+
+
 def test_sentences_of_one_document_are_held_out_together() -> None:
     train = MOCK["mock-documents"].load(FOLDER, "train")
     kept, held = jobs.hold_out(train)

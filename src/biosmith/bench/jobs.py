@@ -155,9 +155,11 @@ def run_job(job: Job, device: str = "auto", at_once: int = 1) -> None:
     # Where the development split is what is published, nothing may be chosen by it.
     has_dev = "dev" in dataset.find(job.data) and dataset.about.evaluated != "dev"
     dev = load_split(job.dataset, job.data, "dev") if has_dev else None
-    if dev is None and job.split == "dev":
-        train, dev = hold_out(train)
     settings = make_settings(job.kind, job.settings, job.seed, device)
+    if dev is None and job.split == "dev":
+        # The runs have nothing to choose an epoch by and keep their last, so that is the one to score.
+        train, dev = hold_out(train)
+        settings = replace(settings, keep="last")
 
     def score_dev(predictions: list[Any]) -> float:
         assert dev is not None
