@@ -1,7 +1,8 @@
 """A run packed to be handed in, and the check of what is handed in.
 
 A submission is one .zip: the records of the runs with their predictions and units, the models' lineage down to the
-raw files, and `SUBMISSION.json` with the digest of every file. It holds no text and no gold label of any dataset.
+raw files, and `SUBMISSION.json` with the digest of every file. It holds no gold label and
+no text of any dataset, but for the answers that a model took from the texts of questions (SQuAD, BioASQ factoid).
 Everything in it is checked against everything else: digests, scores recomputed from the predictions (with the data at
 hand), summaries, protocol.
 """
