@@ -15,6 +15,7 @@ from lxml import etree
 from lxml.etree import _Element as Element
 
 from biosmith.errors import BadInput
+from biosmith.text.files import BROKEN
 
 CHUNK = 1 << 16
 _SAFE: dict[str, Any] = {"load_dtd": False, "no_network": True, "resolve_entities": False, "huge_tree": False}
@@ -104,6 +105,10 @@ def children(source: XmlSource, file: str) -> Iterator[Element]:
             has_ended = bool(data) and "Extra content" in (error.msg or "")  # after the root
             yield from _take(root, len(root) - (not (has_ended or _is_complete(root[-1], cut))))
         raise BadInput(file, f"broken XML: {_describe(error)}") from error
+    except BROKEN:  # the compression, where the last child may have come whole
+        if root is not None and len(root):
+            yield from _take(root, len(root) - (not _is_complete(root[-1], last)))
+        raise
     if root is not None:
         yield from _take(root, len(root))
 

@@ -341,3 +341,16 @@ def test_known_records_of_the_baseline_file_are_read_right(shared_data: Path) ->
     assert documents["31839741"][0].passages[1].text.startswith("Objective: Currently, sorafenib")
     assert "full-field en-face images" in documents["31840442"][0].text
     assert {p.label for p in documents["31839847"][0].passages} > {""}
+
+
+def test_what_follows_a_compressed_file_costs_none_of_its_citations(tmp_path: Path) -> None:
+    inner = "".join(
+        f'<PubmedArticle><MedlineCitation><PMID Version="1">{n}</PMID><Article><ArticleTitle>T {n}.'
+        "</ArticleTitle></Article></MedlineCitation></PubmedArticle>"
+        for n in range(1, 5)
+    )
+    path = tmp_path / "x.xml.gz"
+    path.write_bytes(gzip.compress(f"<PubmedArticleSet>{inner}</PubmedArticleSet>".encode()) + b"no gzip")
+    rejects = Rejects()
+    assert [d.id for d in biosmith.read(path, rejects=rejects)] == ["1", "2", "3", "4"]
+    assert [item["record"] for item in rejects.items] == ["after 4"]
