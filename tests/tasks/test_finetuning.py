@@ -201,6 +201,68 @@ def test_tables_are_read_by_their_header_or_by_their_columns(tmp_path: Path) -> 
     assert [i.label for i in read("documents", tmp_path)] == [("growth", "vessels"), ()]
 
 
+def test_a_split_of_which_nothing_is_left_is_no_score_of_zero(
+    tiny_model: Path, tmp_path: Path, command: Command
+) -> None:
+    # White space for tabs: every row of the file is set aside.
+    data, out = tmp_path / "chemprot", tmp_path / "out"
+    data.mkdir()
+    for split, end in (("train", "\t"), ("dev", " "), ("test", " ")):
+        write(data / f"{split}.tsv", f"{split}.T1.T2{end}@CHEMICAL$ @GENE${end}CPR:3\n")
+    call = ("finetune", "relation", "--model", tiny_model, "--data", data, "--out", out)
+    quick = ("--override", "epochs=1", "device=cpu")
+    code, made = command(*call, *quick)
+    assert code == 1 and f"{data / 'dev.tsv'}, line 1: has 1 columns, not 3" in " ".join(
+        made["error"].split()
+    )
+    (data / "dev.tsv").unlink()
+    assert command(*call, *quick)[0] == 0
+    code, said = command("evaluate", out, "--data", data, "--device", "cpu")
+    assert code == 1 and f"{data / 'test.tsv'}, line 1: has 1 columns, not 3" in " ".join(
+        said["error"].split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("entities", "covered"),
+    [
+        ([[0, 99, "DRUG"], [9, 13, "DISEASE"]], "from 0 to 99 does not fit the text of 14"),
+        ([[-1, 7, "DRUG"], [9, 13, "DISEASE"]], "from -1 to 7 does not fit"),
+        ([[7, 0, "DRUG"], [9, 13, "DISEASE"]], "from 7 to 0 does not fit"),
+        ([[0, 8, "DRUG"], [9, 13, "DISEASE"]], r"from 0 to 8 does not fit .* there is 'Aspirin '"),
+    ],
+)
+def test_entities_outside_of_their_text_are_named(tmp_path: Path, entities: list[Any], covered: str) -> None:
+    line = {"text": "Aspirin  gout.", "label": "treats", "entities": entities}
+    write(tmp_path / "train.jsonl", json.dumps(line) + "\n")
+    with pytest.raises(BadInput, match=f"train.jsonl, line 1: the entity {covered}"):
+        OwnData(tmp_path, "relation").load("train", Rejects(strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "line"),
+    [
+        ("classification", '[{"text": "a", "label": "x"},\n {"text": "b", "label"}]', 2),
+        ("squad", '{\n "version": "1.1",\n "data": [\n', 4),
+    ],
+)
+def test_a_broken_json_file_is_named_with_the_line_of_the_fault(
+    tmp_path: Path, kind: str, content: str, line: int
+) -> None:
+    write(tmp_path / "train.json", content)
+    with pytest.raises(BadInput, match=f"train.json, line {line}: is not JSON"):
+        OwnData(tmp_path, kind).load("train", Rejects())
+
+
+@pytest.mark.parametrize("value", ["[" * 100_000, "9" * 5000], ids=["too deep", "too long a number"])
+def test_json_that_python_refuses_is_set_aside_like_any_other(tmp_path: Path, value: str) -> None:
+    lines = f'{{"text": "a", "label": {value}}}\n{{"text": "b", "label": "x"}}\n'
+    write(tmp_path / "train.jsonl", lines)
+    rejects = Rejects()
+    assert [i.text for i in OwnData(tmp_path, "classification").load("train", rejects)] == ["b"]
+    assert rejects.items[0]["record"] == "line 1" and rejects.items[0]["reason"].startswith("is not JSON")
+
+
 def test_json_lines_may_bring_entities(tmp_path: Path) -> None:
     record = {
         "id": 1,

@@ -89,13 +89,23 @@ class OwnData:
             )
         read = read_questions if self.kind in ANSWERS else read_instances
         found: list[Any] = [i for path in paths for i in read(path, self.kind, rejects)]
-        if not found:
-            raise BadInput(paths[0], "holds no instance")
+        require_instances(found, paths, rejects)
         return found
 
     def score(self, instances: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Any]:
         """`metric`, `value` and what belongs to them."""
         return score_kind(self.kind, instances, predictions)
+
+
+def require_instances(found: Sequence[Any], paths: Sequence[Path], rejects: Rejects) -> None:
+    """Raise `BadInput` if files held no instance; names the first record of theirs that was set aside."""
+    if found:
+        return
+    bad = next((item for item in rejects.items if item["file"] in map(str, paths)), None)
+    if bad is None:
+        raise BadInput(paths[0], "holds no instance")
+    reason = f"{bad['reason']}; no instance is left"
+    raise BadInput(bad["file"], reason, record=bad["record"], value=bad.get("value"))
 
 
 def _is_split(name: str, stem: str) -> bool:
@@ -134,12 +144,34 @@ def _json_list(path: Path) -> list[tuple[int | str, Any]]:
     """The members of a file that is a JSON list, with their place; none of other files."""
     if not files.strip_compression(path.name).endswith(".json"):
         return []
-    try:
-        whole = json.loads(_text(path))
-    except json.JSONDecodeError:
-        return []
+    whole = _whole(path, _text(path))
     members = whole if isinstance(whole, list) else []
     return [(f"record {number}", member) for number, member in enumerate(members, start=1)]
+
+
+def _whole(path: Path, text: str) -> Any:
+    """The value of a JSON file; None of lines of JSON.
+
+    Raises:
+        BadInput: a file that is called .json is neither; names the line.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if files.strip_compression(path.name).endswith(".json") and not _is_json(
+            text.lstrip().split("\n")[0]
+        ):
+            line = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else None
+            raise BadInput(path, f"is not JSON: {error}", record=line) from error
+        return None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _text(path: Path) -> str:
@@ -167,7 +199,7 @@ def _lines(path: Path) -> Iterator[tuple[int | str, Any]]:
 def _object(record: Any) -> dict[str, Any]:
     try:
         value = json.loads(record) if isinstance(record, str) else record
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRow(f"is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise BadRow("is not a JSON object")
@@ -219,6 +251,8 @@ def _places(cells: Sequence[str], kind: str) -> tuple[str, ...]:
 def _instance(row: Mapping[str, Any], kind: str, file: str, line: int | str) -> Instance:
     if not isinstance(row.get("text"), str) or "label" not in row:
         raise BadRow(f"a text and a label are expected, found {', '.join(row)}")
+    if not row["text"].strip():
+        raise BadRow("the text is empty")
     pair = str(row.get("pair") or "")
     if kind in PAIRED and not pair:
         raise BadRow("a second text is expected")
@@ -230,7 +264,7 @@ def _instance(row: Mapping[str, Any], kind: str, file: str, line: int | str) -> 
         str(row.get("group") or ""),
         file,
         line,
-        _entities(row.get("entities")),
+        _entities(row.get("entities"), row["text"]),
     )
 
 
@@ -251,11 +285,19 @@ def _label(value: Any, kind: str) -> Label:
     return str(value).strip()
 
 
-def _entities(value: Any) -> tuple[Entity, ...]:
+def _entities(value: Any, text: str) -> tuple[Entity, ...]:
     try:
-        return tuple(Entity(int(a), int(b), str(type)) for a, b, type in value or ())
+        entities = tuple(Entity(int(a), int(b), str(type)) for a, b, type in value or ())
     except (TypeError, ValueError):
         raise BadRow(f"entities are not lists of start, end and type: {shorten(value)}") from None
+    for entity in entities:
+        covered = text[max(0, entity.start) : max(0, entity.end)]
+        if not 0 <= entity.start < entity.end <= len(text) or covered != covered.strip():
+            raise BadRow(
+                f"the entity from {entity.start} to {entity.end} does not fit the text of {len(text)} characters, "
+                f"there is {covered!r}"
+            )
+    return entities
 
 
 def read_questions(path: Path, kind: str, rejects: Rejects) -> Iterator[Question]:
@@ -264,19 +306,16 @@ def read_questions(path: Path, kind: str, rejects: Rejects) -> Iterator[Question
     Raises:
         BadInput: the file is in neither form; a bad question where `rejects` is strict.
     """
-    for place, record in _question_records(_text(path)):
+    for place, record in _question_records(path, _text(path)):
         try:
             yield _question(_object(record), str(path), place)
         except BadRow as error:
             rejects.add(path, place, str(error))
 
 
-def _question_records(text: str) -> Iterator[tuple[str, Any]]:
+def _question_records(path: Path, text: str) -> Iterator[tuple[str, Any]]:
     """Places and records: of SQuAD's JSON, of a JSON list, or of lines."""
-    try:
-        whole = json.loads(text)
-    except json.JSONDecodeError:
-        whole = None
+    whole = _whole(path, text)
     if isinstance(whole, dict) and isinstance(whole.get("data"), list):
         yield from _squad_records(whole["data"])
     elif isinstance(whole, list):

@@ -12,6 +12,7 @@ from biosmith.artefact import Manifest, describe_input, require_new_folder, writ
 from biosmith.errors import BadInput, UsageError
 from biosmith.progress import say
 from biosmith.rejects import Rejects
+from biosmith.tasks.data_files import require_instances
 from biosmith.tasks.fitting import Tuned, fit, kind_of, load_tuned
 from biosmith.tasks.locking import hold
 from biosmith.tasks.settings import TrainingSettings
@@ -81,8 +82,8 @@ def fit_source(
         UsageError, BadInput: as `finetune`.
     """
     rejects = Rejects()
-    training = source.load("train", rejects)
-    dev = source.load("dev", rejects) if source.files("dev") else None
+    training = _load(source, "train", rejects)
+    dev = _load(source, "dev", rejects) if source.files("dev") else None
     if settings.keep == "best" and dev is None:
         say("There is no dev split: the last epoch is kept")
     _warn(rejects)
@@ -145,7 +146,7 @@ def evaluate(
         raise UsageError(f"{tuned} was tuned for {kind_of(tuned)}, the data is for {source.kind}")
     model = load_tuned(tuned, device)
     rejects = Rejects()
-    instances = source.load(split, rejects)
+    instances = _load(source, split, rejects)
     _warn(rejects)
     check_labels(tuned, model, instances)
     predicted = model.predict(instances)
@@ -191,6 +192,13 @@ def write_predictions(path: Path, instances: Sequence[Any], values: Sequence[Any
             for name, value in zip(names, values, strict=True)
         ]
         temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _load(source: Source, split: str, rejects: Rejects) -> Sequence[Any]:
+    """A split with at least one instance, for a score over none would be 0."""
+    instances = source.load(split, rejects)
+    require_instances(instances, source.files(split), rejects)
+    return instances
 
 
 def _warn(rejects: Rejects) -> None:
