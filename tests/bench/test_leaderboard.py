@@ -354,3 +354,21 @@ def test_the_reason_of_a_grey_figure_stays_as_long_as_the_figure(
     page.click("button[data-kind=other]")
     assert not notes.is_visible()
     page.close()
+
+
+def test_the_open_suite_is_in_sight_where_the_list_of_suites_is_too_long(
+    browser: Any, site: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(site, tmp_path / "site")
+    file = tmp_path / "site" / "index.html"
+    more = "".join(f'<a href="index.html">another-suite-{n}</a>' for n in range(6))
+    text = file.read_text(encoding="utf-8")
+    assert text.count('<nav aria-label="Suites">') == 1
+    file.write_text(
+        text.replace('<nav aria-label="Suites">', '<nav aria-label="Suites">' + more), encoding="utf-8"
+    )
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.goto(file.as_uri())
+    nav, suite = (page.locator(part).bounding_box() for part in (".top nav", ".top nav [aria-current]"))
+    assert nav["x"] <= suite["x"] and suite["x"] + suite["width"] <= nav["x"] + nav["width"] + 1
+    page.close()

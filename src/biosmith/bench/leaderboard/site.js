@@ -7,6 +7,10 @@ document.getElementById("theme").addEventListener("click", () => {
   try { localStorage.setItem("theme", root.dataset.theme); } catch (error) { /* a file page may have no storage */ }
 });
 
+// On a narrow screen the list of suites scrolls: the one that is open is in sight.
+const nav = document.querySelector(".top nav"), current = nav.querySelector("[aria-current]");
+if (current) nav.scrollLeft = current.offsetLeft + current.offsetWidth - nav.offsetLeft - nav.clientWidth;
+
 const find = document.getElementById("find"), group = document.getElementById("group");
 const chips = [...document.querySelectorAll(".chip[data-kind]")];
 function filter() {
