@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from biosmith.artefact import load_manifest
 from biosmith.errors import BiosmithError, UsageError
@@ -106,3 +106,17 @@ def test_a_run_keeps_no_vocabulary_but_that_of_its_tokens(
     pretrain(RECIPE, tokens, tmp_path / "two", settings=INLINE)
     assert not (tmp_path / "two" / "tokenizer").exists()
     assert "name it again when the model is exported" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_run_is_not_resumed_when_a_folder_without_a_manifest_holds_other_weights(
+    start: Path, tmp_path: Path
+) -> None:
+    (start / "manifest.json").unlink()  # as other tools make them
+    tokens = make_tokens(tmp_path / "tokens", load_vocabulary(start).mark)
+    pretrain(RECIPE, tokens, tmp_path / "run", init=start, settings=INLINE)
+    assert load_manifest(tmp_path / "run").inputs[1]["digest"]
+    pretrain(RECIPE, tokens, tmp_path / "run", init=start, resume=True, settings=INLINE)
+    weights = load_file(start / "model.safetensors")
+    save_file({name: tensor + 1 for name, tensor in weights.items()}, start / "model.safetensors")
+    with pytest.raises(UsageError, match="which is another model than"):
+        pretrain(RECIPE, tokens, tmp_path / "run", init=start, resume=True, settings=INLINE)
