@@ -21,8 +21,8 @@ from biosmith.models.saving import TOKENIZER_FILES, write_folder
 
 PICKLE_INDEX = PICKLE + ".index.json"
 SUPPORTED = (
-    f"Hugging Face BERT and ModernBERT folders with {WEIGHTS} or {PICKLE}, whole or in shards, and checkpoints of "
-    "Megatron-LM"
+    f"Hugging Face folders of {', '.join(FAMILIES)} with {WEIGHTS} or {PICKLE}, whole or in shards, and checkpoints "
+    "of Megatron-LM"
 )
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
