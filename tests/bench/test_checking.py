@@ -44,6 +44,17 @@ def test_a_folder_without_any_split_is_not_called_sound(tmp_path: Path) -> None:
         check("bioasq", tmp_path)
 
 
+def test_an_empty_text_and_missing_blank_lines_are_odd(tmp_path: Path) -> None:
+    write(chemprot(tmp_path) / "chemprot" / "blurb" / "dev.tsv", ("dev.T1.T2", "", "false"))
+    assert listed(check("chemprot", tmp_path).oddities) == [("dev.tsv", "line 1", "has no text")]
+    # The words of a whole file run on: they would be cut at the length of the model, and the rest never seen.
+    for split, words in (("train", 401), ("devel", 400), ("test", 1)):
+        write(tmp_path / "NCBI-disease" / f"{split}.tsv", *[(f"{split}{n}", "O") for n in range(words)])
+    assert listed(check("ncbi_disease", tmp_path).oddities) == [
+        ("train.tsv", "line 1", "a sentence of 401 words; are blank lines between sentences missing?")
+    ]
+
+
 def test_everything_that_is_wrong_with_a_table_is_named(tmp_path: Path) -> None:
     folder = chemprot(tmp_path) / "chemprot" / "blurb"
     write(

@@ -24,6 +24,8 @@ from biosmith.tasks.labels import OUTSIDE, split_tag
 from biosmith.tasks.tagged import TaggedSentence
 from biosmith.text import files
 
+LONGEST_SENTENCE = 400  # words; beyond that more than one sentence must stand in it
+
 
 @dataclass(frozen=True)
 class Check:
@@ -147,7 +149,8 @@ def _counts_rows(instances: Sequence[Any]) -> bool:
 
 
 def _check_texts(splits: Mapping[str, Sequence[Any]], check: Check) -> None:
-    """No text of six words or more in two splits; no quote that is left open."""
+    """No text of six words or more in two splits; no quote that is left open; no instance without a text; no sentence
+    that looks like several."""
     seen: dict[tuple[str, ...], tuple[str, _Record]] = {}
     for split, instances in splits.items():
         for i, record in zip(instances, _records(instances), strict=True):
@@ -157,6 +160,11 @@ def _check_texts(splits: Mapping[str, Sequence[Any]], check: Check) -> None:
                     check.oddities.add(
                         record.file, record.line, "has a quote that is not closed; read as it stands", piece
                     )
+            if not record.texts[0].strip():
+                check.oddities.add(record.file, record.line, "has no text")
+            if isinstance(i, TaggedSentence) and _in_rows(i) and len(i.words) > LONGEST_SENTENCE:
+                reason = f"a sentence of {len(i.words):,} words; are blank lines between sentences missing?"
+                check.oddities.add(record.file, record.line, reason)
             before = seen.setdefault(record.texts, (split, record))
             if before[0] != split and len(record.texts[0].split()) > 5:
                 where = f"{Path(before[1].file).name}, {before[1].line}"
