@@ -21,6 +21,7 @@ relations; and of every document its white space, kinds, labels and infons.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import IO
@@ -205,22 +206,27 @@ def write(documents: Iterable[Document], path: Path) -> WriteReport:
 def _choose(document: Document, report: WriteReport) -> list[Mention]:
     """Mentions that do not overlap, the longest first, in order of the text."""
     lost = report.lost
-    chosen: list[Mention] = []
+    chosen: list[Mention] = []  # in order of the text, none overlaps another
     for mention in sorted(document.mentions, key=lambda m: (m.start - m.end, m.start)):
+        place = bisect_left(chosen, mention.end, key=_start)  # those before it begin before the mention ends
         if len(mention.fragments) > 1:
             lost["discontinuous mentions"] += 1
         elif not mention.text.strip():
             lost["mentions of white space"] += 1
-        elif any(m.start < mention.end and mention.start < m.end for m in chosen):
+        elif place and chosen[place - 1].end > mention.start:
             lost["overlapping mentions"] += 1
         else:
-            chosen.append(mention)
+            chosen.insert(place, mention)
             for what in ("ids", "id", "infons"):
                 lost[f"{what} of mentions"] += bool(getattr(mention, what))
             lost["scores of mentions"] += mention.score is not None
     lost["relations"] += len(document.relations)
     report.lost = +lost
-    return sorted(chosen, key=lambda m: m.start)
+    return chosen
+
+
+def _start(mention: Mention) -> int:
+    return mention.start
 
 
 def _spans(document: Document, mentions: Sequence[Mention]) -> Iterator[tuple[int, int]]:
@@ -243,7 +249,7 @@ def _spans(document: Document, mentions: Sequence[Mention]) -> Iterator[tuple[in
 
 
 def _rows(text: str, begin: int, end: int, mentions: Sequence[Mention]) -> Iterator[tuple[str, str]]:
-    inside = [m for m in mentions if begin <= m.start < end]
+    inside = mentions[bisect_left(mentions, begin, key=_start) : bisect_left(mentions, end, key=_start)]
     position = begin
     for mention in inside:
         yield from ((token, "O") for token in _TOKEN.findall(text, position, mention.start))
