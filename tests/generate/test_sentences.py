@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+from biosmith.artefact import write_json
 from biosmith.cli import main
 from biosmith.errors import BadInput, UsageError
 from biosmith.generate.decoding import Decoding
@@ -29,6 +32,7 @@ from biosmith.generate.sentences import (
 from biosmith.models.vae_folder import LoadedVae, load_vae, save_vae
 from biosmith.models.vae_scoring import log_likelihoods
 from biosmith.rejects import Rejects
+from pretraining.vae_checks import tiny_recipe
 
 ONE, OTHER, THIRD = (
     "The kinase binds the receptor.",
@@ -226,6 +230,34 @@ def test_wrong_calls_are_explained(
 def test_another_model_is_refused_by_its_kind(vae_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "sample", "--model", str(vae_folder / "encoder")]) == 2
     assert "is a bert model, not a latent-variable model" in capsys.readouterr().err
+
+
+def test_a_run_is_refused_with_how_to_export_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_json(tmp_path / "config.json", tiny_recipe())
+    assert main(["generate", "sample", "--model", str(tmp_path)]) == 2
+    assert f"is a run; biosmith export {tmp_path}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", ["x", 0, None])
+def test_a_latent_size_that_is_no_number_is_named(vae_folder: Path, tmp_path: Path, size: object) -> None:
+    folder = tmp_path / "vae"
+    shutil.copytree(vae_folder, folder)
+    raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    write_json(folder / "config.json", raw | {"latent_size": size})
+    with pytest.raises(BadInput, match="latent_size has to be a whole number above 0"):
+        load_vae(folder)
+
+
+def test_weights_that_are_no_numbers_are_refused_rather_than_written_from(
+    vae_folder: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "vae"
+    shutil.copytree(vae_folder, folder)
+    latent = load_file(folder / "latent.safetensors")
+    latent["to_latent.weight"][0, 0] = torch.nan
+    save_file(latent, folder / "latent.safetensors")
+    with pytest.raises(BadInput, match=r"NaN or infinite\) in to_latent.weight"):
+        load_vae(folder)
 
 
 def test_too_few_steps_are_refused() -> None:

@@ -200,7 +200,15 @@ def load_vae(folder: str | Path) -> LoadedVae:
         raise BadInput(file, f"is not JSON: {error}") from error
     if not isinstance(raw, dict) or raw.get("model_type") != KIND:
         kind = raw.get("model_type") if isinstance(raw, dict) else None
+        if isinstance(raw, dict) and "objective" in raw:
+            raise UsageError(
+                f"{folder} is a run; biosmith export {folder} makes a latent-variable model of it"
+            )
         raise UsageError(f"{folder} is a {kind or 'nameless'} model, not a latent-variable model ({KIND})")
+    for name in ("latent_size", "length"):
+        value = raw.get(name, 1)
+        if not isinstance(value, int) or value < 1:
+            raise BadInput(file, f"{name} has to be a whole number above 0", value=value)
     encoder, encoder_config = load_encoder(folder / ENCODER, dtype=torch.float32)
     decoder = load_decoder(folder / DECODER)
     if not isinstance(encoder_config, BertConfig):
@@ -265,6 +273,9 @@ def assemble(
                 f"{config.decoder.width} wide, ask for {tuple(wanted.shape)}",
             )
         state[name] = latent[name].float()
+    for name, tensor in state.items():
+        if not torch.isfinite(tensor).all():
+            raise BadInput(where.parent, f"holds numbers that are none (NaN or infinite) in {name}")
     model.load_state_dict(state, assign=True)
     for parameter in model.parameters():
         parameter.requires_grad_(True)
