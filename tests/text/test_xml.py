@@ -152,3 +152,14 @@ def test_elements_inside_one_another_are_given_once_and_memory_is_freed() -> Non
         seen.append(element.tag)
         assert element.getroottree().getroot().find("h") is not None or len(seen) > 1
     assert seen == ["a", "b"]
+
+
+def test_one_way_to_break_is_one_reason_and_the_value_says_where() -> None:
+    # A folder of many broken files would have a reason for each of them in the manifest otherwise.
+    broken = [b"<a>" + b"\n" * lines + b"<b></c></a>" for lines in (1, 5)]
+    found = []
+    for content in broken:
+        with pytest.raises(BadInput) as caught:
+            list(elements(io.BytesIO(content), ("b",), "x.xml"))
+        found.append((caught.value.reason, str(caught.value.value).rpartition(" ")[2]))
+    assert found == [("broken XML: Opening and ending tag mismatch", line) for line in ("2", "6")]

@@ -75,7 +75,7 @@ def elements(source: IO[bytes] | XmlSource, tags: tuple[str, ...], file: str) ->
                     del parent[0]
                 node, parent = parent, parent.getparent()
     except etree.XMLSyntaxError as error:
-        raise BadInput(file, f"broken XML: {_describe(error)}") from error
+        raise _broken(file, error) from error
 
 
 def children(source: XmlSource, file: str) -> Iterator[Element]:
@@ -104,7 +104,7 @@ def children(source: XmlSource, file: str) -> Iterator[Element]:
             cut = b"" if data else last  # at the end of the file, and not in the middle of a piece
             has_ended = bool(data) and "Extra content" in (error.msg or "")  # after the root
             yield from _take(root, len(root) - (not (has_ended or _is_complete(root[-1], cut))))
-        raise BadInput(file, f"broken XML: {_describe(error)}") from error
+        raise _broken(file, error) from error
     except BROKEN:  # the compression, where the last child may have come whole
         if root is not None and len(root):
             yield from _take(root, len(root) - (not _is_complete(root[-1], last)))
@@ -153,6 +153,8 @@ def root_name(head: bytes) -> str | None:
     return root[1].rpartition(":")[2] if root else None
 
 
-def _describe(error: etree.XMLSyntaxError) -> str:
+def _broken(file: str, error: etree.XMLSyntaxError) -> BadInput:
+    """The reason is the same for all files that break in one way, for reasons are counted; the value says where."""
     message = (error.msg or "no content").split(", line")[0]
-    return f"{message} (line {error.lineno})" if error.lineno else message
+    where = f"{message}, line {error.lineno}" if error.lineno else None
+    return BadInput(file, "broken XML: " + re.sub(r": .* line \d.*", "", message), value=where)

@@ -286,7 +286,7 @@ def test_a_broken_character_in_the_middle_names_the_place(tmp_path: Path) -> Non
     documents = list(biosmith.read(tmp_path / "x.xml", rejects=rejects))
     assert [d.id for d in documents] == [str(n) for n in range(1, 20)]
     assert rejects.items[0]["record"] == "after PMID 19"
-    assert re.search(r"line \d+", rejects.items[0]["reason"])
+    assert re.search(r"line \d+", rejects.items[0]["value"])
 
 
 def test_strict_reading_raises_at_the_cut_with_file_and_record(tmp_path: Path) -> None:

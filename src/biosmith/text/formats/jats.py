@@ -96,7 +96,8 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
                 else:
                     rejects.add(file, document.id, "article without title, abstract or body")
     except BadInput as error:
-        raise BadInput(file, error.reason, record=f"after {last}" if last else "start of file") from error
+        record = f"after {last}" if last else "start of file"
+        raise BadInput(file, error.reason, record=record, value=error.value) from error
     if not found:
         raise BadInput(file, "XML without an article element")
 

@@ -100,7 +100,10 @@ def read(
                 yield document
     except BadInput as error:
         raise BadInput(
-            file, error.reason, record=f"after PMID {last}" if last else "start of file"
+            file,
+            error.reason,
+            record=f"after PMID {last}" if last else "start of file",
+            value=error.value,
         ) from error
 
 
