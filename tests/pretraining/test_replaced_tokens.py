@@ -454,6 +454,8 @@ def test_a_discriminator_without_a_generator_beside_it_gets_a_fresh_one(
         UsageError, match=r"has width 16, but the recipe's generator has 8; set .*generator_width"
     ):
         make_electra(other, made.model)
+    with pytest.raises(UsageError, match=r"is the generator of .*; name the discriminator"):
+        make_electra(RECIPE, made.generator)
     shutil.rmtree(generator_folder(made.model))
     capsys.readouterr()
     model = make_electra(other, made.model)

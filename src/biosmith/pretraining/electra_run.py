@@ -27,11 +27,15 @@ def make_electra(recipe: Recipe, init: Path | None) -> ElectraModel:
     A folder without a generator beside it, as most published ones, gets a fresh one over its embeddings.
 
     Raises:
-        UsageError, BadInput: as `load_discriminator`; or the generator has another shape than the recipe's.
+        UsageError, BadInput: as `load_discriminator`; or `init` is a generator that lies beside its discriminator, or the
+            generator has another shape than the recipe's.
     """
     model = ElectraModel(*_configs(recipe))
     if init is None:
         return model
+    beside = init.with_name(init.name.removesuffix("-generator"))
+    if beside != init and beside.is_dir():
+        raise UsageError(f"{init} is the generator of {beside}; name the discriminator, {beside}")
     discriminator, _ = load_discriminator(init, dtype=torch.float32)
     model.discriminator.load_state_dict(discriminator.state_dict())
     folder = generator_folder(init)
