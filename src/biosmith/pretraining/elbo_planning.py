@@ -11,7 +11,7 @@ from biosmith.pretraining.elbo_run import CUDA_MICRO_BATCH
 from biosmith.pretraining.layouts import Layout
 from biosmith.pretraining.planning import GIB, SCALING, Plan, find_card, share_of_card
 
-# A sentence of PubMed has about 29 pieces in a vocabulary of 30,522 (10,000 abstracts), and its special tokens.
+# A sentence of PubMed has about 29 pieces in a vocabulary of 30,522 (4,096 abstracts), and its special tokens.
 SENTENCE_TOKENS = 31
 
 
