@@ -155,7 +155,7 @@ def test_int8_that_costs_too_much_is_refused_and_leaves_nothing(
 ) -> None:
     pytest.importorskip("onnxruntime")
 
-    def ruined(traced: object, sequences: object, spared: object, file: Path) -> None:
+    def ruined(traced: object, sequences: object, spared: object, file: Path, *, vnni: bool) -> None:
         import torch
 
         network = traced.network  # type: ignore[attr-defined]
