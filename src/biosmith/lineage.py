@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from biosmith.artefact import MANIFEST, Manifest, describe_input, digest_file, load_manifest
@@ -20,6 +22,7 @@ SOUND, MOVED, CHANGED, MISSING, UNCHECKED = "sound", "moved", "changed", "missin
 RECORDED, NAMED = "recorded", "named"
 LINEAGE = "lineage.json"  # of released folders: the origin of what they were made from, as it was found then
 BROKEN = (CHANGED, MISSING)
+ABSOLUTE = re.compile(r"(?<![\w.:/<])(?:/|[A-Za-z]:\\|~/)[^\s'\",;:]+")  # paths in running text
 
 
 @dataclass(frozen=True)
@@ -225,3 +228,28 @@ def _read_lineage(path: Path) -> Origin:
 def _origin(data: Mapping[str, Any]) -> Origin:
     state = NAMED if data["state"] in (MISSING, NAMED) else RECORDED
     return Origin(**{**data, "state": state, "inputs": tuple(map(_origin, data["inputs"]))})
+
+
+def without_paths(value: Any) -> Any:
+    """The same value for others to read: of every path in it the last part, and no problems of the day."""
+    if isinstance(value, Mapping):
+        return {
+            key: PurePath(item).name
+            if key == "path"
+            else command_without_paths(item)
+            if key == "command"
+            else without_paths(item)
+            for key, item in value.items()
+            if key != "problems"  # of the day, and full of paths
+        }
+    if isinstance(value, list | tuple):
+        return [without_paths(item) for item in value]
+    if isinstance(value, str):
+        return ABSOLUTE.sub(lambda found: PurePath(found[0]).name, value)
+    return value
+
+
+def command_without_paths(line: str) -> str:
+    """A command line whose paths are their last parts."""
+    words = [PurePath(word).name if "/" in word or "\\" in word else word for word in shlex.split(line)]
+    return shlex.join(words)

@@ -49,6 +49,7 @@ def test_a_submission_holds_predictions_and_lineage_and_no_text_of_the_data(pack
     assert set(index["models"]) == {"good"} and index["runs"] == 27
     assert len(index["models"]["good"]["digest"]) == 64
     # A sentence of the NER test split, and a context of the questions.
+    assert '"/' not in text  # nor of the machine that it was made on
     assert "was halved after" not in text and "had a mutation of" not in text
 
 

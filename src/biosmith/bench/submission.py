@@ -23,9 +23,10 @@ from typing import Any
 from biosmith.artefact import MANIFEST, digest_file, write_by_rename
 from biosmith.bench.dataset import Mistake, data_digests
 from biosmith.bench.mock import find_task
-from biosmith.bench.results import PREDICTIONS, UNITS, ModelResults, Run, TaskResults, load_results
+from biosmith.bench.results import MODEL, PREDICTIONS, UNITS, ModelResults, Run, TaskResults, load_results
 from biosmith.bench.units import TOLERANCE, load_units, score_units
 from biosmith.errors import BadInput, BiosmithError, UsageError
+from biosmith.lineage import without_paths
 from biosmith.version import __version__
 
 INDEX = "SUBMISSION.json"
@@ -85,23 +86,24 @@ def pack(results: Path, out: Path) -> dict[str, Any]:
     for path in files.values():
         if not path.is_file():
             raise BadInput(path, "is missing; the run that it belongs to has to be made again")
+    contents = {name: _published(path) for name, path in sorted(files.items())}
     runs = sum(len(task.runs) for model in loaded.models for task in model.tasks.values())
     index = {
         "format": 1,
         "version": __version__,
         "suite": loaded.suite,
         "models": {
-            m.model.name: {"digest": m.model.digest, "lineage": m.model.lineage or None}
+            m.model.name: {"digest": m.model.digest, "lineage": without_paths(m.model.lineage) or None}
             for m in loaded.models
         },
         "runs": runs,
-        "files": {name: digest_file(path) for name, path in sorted(files.items())},
+        "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
     }
     with write_by_rename(out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         text = json.dumps(index, indent=2, ensure_ascii=False) + "\n"
         _add(archive, INDEX, text.encode())
-        for name, path in sorted(files.items()):
-            _add(archive, name, path.read_bytes())
+        for name, content in contents.items():
+            _add(archive, name, content)
     return {
         "out": str(out),
         "models": len(loaded.models),
@@ -112,9 +114,17 @@ def pack(results: Path, out: Path) -> dict[str, Any]:
     }
 
 
+def _published(path: Path) -> bytes:
+    """What a file says to others: what names models and data does so without the folders of this machine."""
+    content = path.read_bytes()
+    if path.name not in (MODEL, MANIFEST):
+        return content
+    return (json.dumps(without_paths(json.loads(content)), indent=2, ensure_ascii=False) + "\n").encode()
+
+
 def _files_of(model: ModelResults) -> Iterator[Path]:
     """The files of the runs that count."""
-    yield model.folder / "model.json"
+    yield model.folder / MODEL
     for task in model.tasks.values():
         yield task.folder / "settings.json"
         yield from sorted(task.folder.glob("search-*.json"))

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
-import shlex
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePath
-from typing import Any
+from pathlib import Path
 
 from huggingface_hub import split_torch_state_dict_into_shards
 from safetensors.torch import save_file
@@ -31,13 +27,19 @@ from biosmith.artefact import (
     write_json,
 )
 from biosmith.errors import UsageError
-from biosmith.lineage import LINEAGE, MISSING, NAMED, trace_origin
+from biosmith.lineage import (
+    LINEAGE,
+    MISSING,
+    NAMED,
+    command_without_paths,
+    trace_origin,
+    without_paths,
+)
 from biosmith.models.checkpoint import INDEX, WEIGHTS, read_tensors
 from biosmith.models.converting import DTYPES
 
 MEGABYTE = 10**6
 CARD = "README.md"
-ABSOLUTE = re.compile(r"(?<![\w.:/<])(?:/|[A-Za-z]:\\|~/)[^\s'\",;:]+")
 
 
 @dataclass(frozen=True)
@@ -96,13 +98,13 @@ def release(
         text = (
             (card or folder / CARD).read_text(encoding="utf-8") if card or (folder / CARD).is_file() else ""
         )
-        (temporary / CARD).write_text(_public(text), encoding="utf-8")
-        write_json(temporary / LINEAGE, _public(to_plain(origin)))
+        (temporary / CARD).write_text(without_paths(text), encoding="utf-8")
+        write_json(temporary / LINEAGE, without_paths(to_plain(origin)))
         dataclasses.replace(
             manifest,
-            config=_public(manifest.config),
-            command=_command(manifest.command),
-            inputs=[_public(describe_input(folder))],
+            config=without_paths(manifest.config),
+            command=command_without_paths(manifest.command),
+            inputs=[without_paths(describe_input(folder))],
             files=describe_files(temporary),
         ).save(temporary)
         sizes = [file.stat().st_size for file in temporary.iterdir()]
@@ -129,28 +131,3 @@ def _write_weights(source: Path, out: Path, dtype: str | None, shard_megabytes: 
         (out / name).chmod(0o644)  # safetensors writes for the owner alone
     if split.is_sharded:
         write_json(out / INDEX, {"metadata": split.metadata, "weight_map": split.tensor_to_filename})
-
-
-def _public(value: Any) -> Any:
-    """The same value with the last part of every path in its place."""
-    if isinstance(value, Mapping):
-        return {
-            key: PurePath(item).name
-            if key == "path"
-            else _command(item)
-            if key == "command"
-            else _public(item)
-            for key, item in value.items()
-            if key != "problems"  # of the day, and full of paths
-        }
-    if isinstance(value, list | tuple):
-        return [_public(item) for item in value]
-    if isinstance(value, str):
-        return ABSOLUTE.sub(lambda found: PurePath(found[0]).name, value)
-    return value
-
-
-def _command(line: str) -> str:
-    """A command line whose paths are their last parts."""
-    words = [PurePath(word).name if "/" in word or "\\" in word else word for word in shlex.split(line)]
-    return shlex.join(words)
