@@ -47,8 +47,9 @@ def main() -> None:
         store = (
             TokenStore.open(arguments.tokens) if arguments.tokens else make_up_store(Path(folder) / "tokens")
         )
-        rows = [measure(store, workers, arguments.seconds) for workers in arguments.workers]
+        # First of all: the lists of the peer would count in.
         memory = watch_memory(store, arguments.steps) if arguments.steps else None
+        rows = [measure(store, workers, arguments.seconds) for workers in arguments.workers]
     found = {
         "machine": {
             "cpu": platform.processor() or platform.machine(),
