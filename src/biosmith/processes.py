@@ -5,12 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from biosmith.errors import BiosmithError
 
@@ -131,3 +132,24 @@ def _start_worker(initializer: Callable[..., None], arguments: tuple[Any, ...]) 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells when to stop
     pyarrow.set_cpu_count(1)  # one core a worker, or the workers get in each other's way
     initializer(*arguments)
+
+
+def lock_file(stream: IO[bytes]) -> bool:
+    """Hold a file for as long as it is open here, however this process ends; False if another process holds it.
+
+    On a file system that has no locks nobody is kept out.
+    """
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:
+        return True
+    return True

@@ -23,6 +23,7 @@ from biosmith.annotate.annotator import Counts
 from biosmith.annotate.work import Encoding, Outcome
 from biosmith.artefact import write_json
 from biosmith.errors import UsageError
+from biosmith.processes import lock_file
 from biosmith.progress import say
 from biosmith.rejects import Rejects
 from biosmith.text import formats
@@ -224,18 +225,7 @@ def _lock(path: Path, out: Path) -> IO[bytes]:
         UsageError: another process holds it.
     """
     stream = path.open("ab")
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError) as error:
+    if not lock_file(stream):
         stream.close()
-        raise UsageError(f"another process is making {out}; give every shard an --out of its own") from error
-    except OSError:
-        return stream  # a file system that has no locks
+        raise UsageError(f"another process is making {out}; give every shard an --out of its own")
     return stream

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from biosmith.errors import UsageError
+from biosmith.processes import lock_file
 
 LOCK = "lock"
 
@@ -23,21 +23,8 @@ def hold(work: Path, out: Path) -> Iterator[None]:
     """
     work.mkdir(parents=True, exist_ok=True)
     with (work / LOCK).open("ab") as stream:
-        try:
-            if sys.platform == "win32":
-                import msvcrt
-
-                msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
-            else:
-                import fcntl
-
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError) as error:
-            raise UsageError(
-                f"another process is making {out}; wait for it, or choose another --out"
-            ) from error
-        except OSError:
-            pass  # a file system that has no locks
+        if not lock_file(stream):
+            raise UsageError(f"another process is making {out}; wait for it, or choose another --out")
         try:
             yield
         finally:
