@@ -67,6 +67,8 @@ def test_some_steps_only_and_a_step_that_was_not_kept_is_refused_with_those_that
 ) -> None:
     assert command(run, tmp_path / "results", "--steps", "200", "--json") == 0
     assert [row["step"] for row in json.loads(capsys.readouterr().out)["rows"]] == [200]
+    assert command(run, tmp_path / "none", "--jobs", "0") == 2  # it reaches the runs
+    assert "jobs must be at least 1" in capsys.readouterr().err
     with pytest.raises(UsageError, match=r"no checkpoint of step 5; it has 10, 200, 1,000"):
         run_steps(run, FOLDER, tmp_path / "other", steps=[5])
     with pytest.raises(UsageError, match="has no checkpoint yet"):

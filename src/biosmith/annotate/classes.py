@@ -26,8 +26,8 @@ class ClassStep:
     """Writes the labels of one classifier into `document.infons[name]`; see `annotator.Step`.
 
     Several labels are joined by "|"; `name (score)` holds the probabilities in the same order. A text that does not fit
-    is read in windows of whole sentences, and of parts of those that alone do not fit: a label of a multi-label model holds if it holds in a window, and the class of
-    any other model is the one with the highest mean log-probability.
+    is read in windows of whole sentences, and of parts of those that alone do not fit: a label of a multi-label model
+    holds if it holds in a window, and the class of any other model is the one with the highest mean log-probability.
 
     Raises:
         UsageError, BadInput: the folder is no classifier.

@@ -121,8 +121,8 @@ def run_suite(
         names: of the models in the results; by default those of their folders.
 
     Raises:
-        UsageError: no such model, grid or device; `out` is no results folder, another process is at it, or it has runs of another model under the
-            name of one of these; `override` sets what is not the settings'.
+        UsageError: no such model, grid or device; `out` is no results folder, another process is at it,
+            or it has runs of another model under the name of one of these; `override` sets what is not the settings'.
     """
     began = time.perf_counter()
     chosen = find_grid(grid, suite)

@@ -64,13 +64,14 @@ def run_steps(
     seeds: int | None = None,
     grid: str = "fixed",
     device: str = "auto",
+    jobs: int = 1,
     override: Mapping[str, Any] | None = None,
 ) -> RunReport:
     """Export checkpoints of a run, tune each on every dataset, and score it.
 
     Args:
         run: folder of a pretraining run that kept its checkpoints (`keep_checkpoints=0`).
-        data, out, seeds, grid, device, override: see `run_suite`.
+        data, out, seeds, grid, device, jobs, override: see `run_suite`.
         steps: of the checkpoints; all that are there by default.
         datasets: names; those of Table 6 by default.
         models: folder for the exported models; `exports` in the run by default. What is there is used again.
@@ -104,6 +105,7 @@ def run_steps(
         seeds=seeds,
         grid=grid,
         device=device,
+        jobs=jobs,
         override=override,
     )
 

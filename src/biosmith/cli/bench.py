@@ -251,6 +251,7 @@ def steps(
         seeds: runs a dataset; by default as many as its paper averages.
         grid: as in `bench run`.
         device: as in `bench run`.
+        jobs: as in `bench run`.
         override: settings of the fine-tuning as key=value.
     """
     from biosmith.bench.evaluating import read_override
@@ -267,6 +268,7 @@ def steps(
         seeds=seeds,
         grid=grid,
         device=device,
+        jobs=jobs,
         override=read_override(override),
     )
     shown, table = show_steps(report.results)
