@@ -55,6 +55,7 @@ def main() -> None:
         "--tasks", nargs="+", default=["NCBI-disease", "BC5-chem", "BC5-disease", "ChemProt", "GAD", "HoC"]
     )
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=1, help="fine-tuning runs at once on each device")
     parser.add_argument("--override", nargs="*", default=[], help="of pretraining, key=value")
     parser.add_argument("--tuning", nargs="*", default=[], help="of fine-tuning, key=value")
     parser.add_argument("--out", type=Path, default=RESULT)
@@ -67,7 +68,7 @@ def main() -> None:
     call(
         "bench", "run", "--suite", "blurb", "--model", *models, "--data", str(arguments.data),
         "--out", str(results), "--tasks", *arguments.tasks, "--seeds", str(arguments.seeds),
-        *(["--override", *arguments.tuning] if arguments.tuning else []), allowed=(0, 3),
+        "--jobs", str(arguments.jobs), *(["--override", *arguments.tuning] if arguments.tuning else []), allowed=(0, 3),
     )  # fmt: skip
     shown = call("bench", "show", str(results))
     subprocess.run([sys.executable, "-m", "biosmith", "bench", "show", str(results)], check=True)

@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=["NCBI-disease", "ChemProt", "BIOSSES"])
     parser.add_argument("--tuning", nargs="*", default=[], help="of fine-tuning, key=value")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=1, help="fine-tuning runs at once on each device")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--work", type=Path, default=Path("runs/objectives"))
     parser.add_argument("--out", type=Path, default=RESULT)
@@ -71,7 +72,7 @@ def main() -> None:
         call(
             "bench", "run", "--suite", "blurb", "--model", *models, "--data", str(given.data),
             "--out", str(results), "--tasks", *given.tasks, "--seeds", str(given.seeds), "--device", given.device,
-            *(["--override", *given.tuning] if given.tuning else []), allowed=(0, 3),
+            "--jobs", str(given.jobs), *(["--override", *given.tuning] if given.tuning else []), allowed=(0, 3),
         )  # fmt: skip
         subprocess.run([sys.executable, "-m", "biosmith", "bench", "show", str(results)], check=True)
         found["results"] = call("bench", "show", str(results))

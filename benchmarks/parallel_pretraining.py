@@ -110,6 +110,7 @@ def read_arguments() -> Any:
     parser.add_argument("--compile", default="default", help="mode of torch.compile, or off")
     parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--no-peer", action="store_true", help="leave out the row of transformers")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--worker", choices=["speed", "check", "alone"])
@@ -151,7 +152,9 @@ def launch(arguments: Any, name: str, size: str, work_of: str, temporary: Path) 
     command += ["--size", size, "--layout", name, "--result", str(result), "--tokens", str(arguments.tokens)]
     for key in ("micro_tokens", "accumulate", "steps", "repeats", "compile", "workers"):
         command += [f"--{key.replace('_', '-')}", str(getattr(arguments, key))]
-    command += [f"--{key}" for key in ("recompute", "tiny") if getattr(arguments, key)]
+    command += [
+        f"--{key.replace('_', '-')}" for key in ("recompute", "tiny", "no_peer") if getattr(arguments, key)
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if "Error" in line]
@@ -266,6 +269,8 @@ def alone(
     device = devices.device
     shape = argparse.Namespace(micro_tokens=recipe.batch.micro_batch_tokens)
     found = {"ceiling": ceiling(recipe, device, shape)[0]}
+    if arguments.no_peer:
+        return found
     with contextlib.suppress(torch.cuda.OutOfMemoryError):
         found["transformers"] = statistics.median(transformers_rates(recipe, devices, arguments))
     gc.collect()

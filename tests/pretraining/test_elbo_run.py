@@ -28,7 +28,7 @@ from biosmith.pretraining.elbo_run import (
 )
 from biosmith.pretraining.metrics import read_metrics
 from biosmith.pretraining.run import Settings
-from biosmith.pretraining.sentences import SentenceStore
+from biosmith.pretraining.sentences import SentenceStore, dress_tokenizer
 from pretraining.vae_checks import make_store, tiny_recipe, write_tokenizer
 
 
@@ -183,6 +183,36 @@ def test_a_decoder_of_another_vocabulary_is_refused(exported: Path, sentences: P
         BiosmithError, match=r"another decoder vocabulary .* make the sentences again with --decoder-vocab"
     ):
         pretrain_vae(tiny_recipe(), sentences, tmp_path / "run", init_decoder=other)
+    assert not (tmp_path / "run").exists()
+
+
+def test_bert_s_marks_are_found_in_a_vocabulary_that_has_no_configuration(tmp_path: Path) -> None:
+    bare = write_tokenizer(tmp_path / "bare")
+    for path in bare.iterdir():
+        if path.name != "tokenizer.json":
+            path.unlink()
+    marks = dress_tokenizer(bare, tmp_path / "dressed")
+    pieces = AutoTokenizer.from_pretrained(str(bare)).get_vocab()
+    assert (marks["pad"], marks["begin"], marks["end"]) == tuple(
+        pieces[p] for p in ("[PAD]", "[CLS]", "[SEP]")
+    )
+    assert marks["size"] == len(pieces)
+
+
+def test_an_encoder_without_the_marks_of_the_sentences_is_refused(
+    exported: Path, sentences: Path, tmp_path: Path
+) -> None:
+    # The store marks a sentence's ends with tokens for which the encoder has no embedding.
+    store = tmp_path / "sentences"
+    shutil.copytree(sentences, store)
+    manifest = json.loads((store / "manifest.json").read_text(encoding="utf-8"))
+    size = manifest["counts"]["reading"]["size"]
+    manifest["counts"]["reading"] |= {"size": size + 2, "begin": size, "end": size + 1}
+    write_json(store / "manifest.json", manifest)
+    with pytest.raises(
+        BiosmithError, match=r"another encoder vocabulary .* make the sentences again with --vocab"
+    ):
+        pretrain_vae(tiny_recipe(), store, tmp_path / "run", init=exported / "encoder")
     assert not (tmp_path / "run").exists()
 
 

@@ -42,6 +42,8 @@ SIDES = READING, WRITING = "reading", "writing"
 EMPTY, LONG, WORDY = "empty", "too many pieces", "too many words"
 # What OPTIMUS adds to a vocabulary that lacks the role.
 ROLES = {"pad_token": "<PAD>", "bos_token": "<BOS>", "eos_token": "<EOS>"}
+# What a vocabulary without tokenizer_config.json is known by: nothing says there which piece has which role.
+BERT_ROLES = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
 
 
 @dataclass(frozen=True)
@@ -237,12 +239,15 @@ def build_sentences(
 def dress_tokenizer(source: Path, out: Path) -> dict[str, Any]:
     """Copy a tokenizer; roles it lacks (padding, beginning and end of a sentence) are added as OPTIMUS adds them.
 
-    Returns `size`, `digest`, `dtype` and the numbers `pad`, `begin`, `end`. BERT's [CLS] and [SEP] begin and end.
+    Returns `size`, `digest`, `dtype` and the numbers `pad`, `begin`, `end`. BERT's [CLS] and [SEP] begin and end, also in a
+    folder that has no more than the vocabulary.
 
     Raises:
         UsageError: the folder holds no tokenizer.
     """
     tokenizer = load_tokenizer(source)
+    if tokenizer.cls_token is None and tokenizer.get_vocab().keys() >= set(BERT_ROLES.values()):
+        tokenizer.add_special_tokens(BERT_ROLES)
     roles = {
         "pad_token": tokenizer.pad_token,
         "bos_token": tokenizer.cls_token or tokenizer.bos_token,
