@@ -41,6 +41,22 @@ def test_the_tag_is_the_last_of_several_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "###MEDLINE:95369245\n\nIL\u00a06\tB-DNA\n#\tO\n",  # GENIA's files of JNLPBA
+        "# id = 1\n# text = whatever\nIL\u00a06 B-DNA\n# O\n",
+        "IL\u00a06\tB-DNA \n#\tO\t\n \t\n",
+    ],
+)
+def test_marks_of_documents_comments_and_white_space_at_the_end_are_no_words(
+    tmp_path: Path, text: str
+) -> None:
+    file = write(tmp_path / "train.tsv", text)
+    assert looks_like_conll(file)
+    assert [(s.words, s.tags) for s in read_conll(file)] == [(("IL\u00a06", "#"), ("B-DNA", "O"))]
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("A\tO\nB\n", r"train.tsv, line 2: a word and a tag are expected \(found 'B'\)"),
@@ -49,7 +65,11 @@ def test_the_tag_is_the_last_of_several_columns(tmp_path: Path) -> None:
             r"train.tsv, line 2: the last column is not a tag; valid: O, B-Type, .* \(found 'Disease'\)",
         ),
         ("A\tO\n\tO\n", "line 2: a word and a tag"),
-        ("A\tO\nB\t\n", "line 2: the last column"),
+        ("A\tO\nB\t\n", "line 2: a word and a tag"),
+        (
+            "A\tO\rB\tB-X\r",
+            "line 1: holds a carriage return",
+        ),  # once read as one word with the tag of the last
     ],
 )
 def test_a_line_that_is_not_a_word_and_a_tag_is_named(tmp_path: Path, text: str, message: str) -> None:

@@ -1,7 +1,8 @@
 """Tagged sentences: from CoNLL files under the names their authors gave them, or from documents with mentions.
 
 A CoNLL file has one word a line, its tag in the last column, columns separated by tabs (or white space where a line
-has no tab), blank lines between sentences and `-DOCSTART-` lines between documents. Quotes are words like any other.
+has no tab), blank lines between sentences and `-DOCSTART-` lines between documents (in GENIA's files `###MEDLINE:PMID`).
+Lines before a sentence that begin with `# ` are comments. Quotes are words like any other.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ SPLITS: dict[str, tuple[str, ...]] = {
 }
 CONLL_SUFFIXES = (".tsv", ".conll", ".bio", ".iob", ".iob2", ".iobes", ".txt")
 DOCUMENT_START = "-DOCSTART-"
+DOCUMENT_STARTS = (DOCUMENT_START, "###MEDLINE:")
 VALID_TAGS = "O, B-Type, I-Type, E-Type, S-Type, B, I"
 
 
@@ -140,7 +142,7 @@ def read_tagged(paths: Sequence[Path]) -> TaggedData:
 def looks_like_conll(path: Path) -> bool:
     """Whether the first line that is not blank has a word and, in its last column, something like a tag."""
     for _, line in _lines(path):
-        if line.startswith(DOCUMENT_START) or not line.strip():
+        if line.startswith(DOCUMENT_STARTS) or not line.strip() or _is_comment(line):
             continue
         columns = _columns(line)
         if len(columns) == 1:
@@ -180,11 +182,13 @@ def read_conll(path: Path, rejects: Rejects | None = None) -> Iterator[TaggedSen
         broken = False
 
     for number, line in _lines(path):
-        if line.startswith(DOCUMENT_START):
+        if line.startswith(DOCUMENT_STARTS):
             yield from sentence()
             document += 1
         elif not line.strip():
             yield from sentence()
+        elif not words and _is_comment(line):
+            continue
         else:
             cells = _columns(line)
             if not columns and len(cells) > 1:
@@ -206,6 +210,8 @@ def _wrong(line: str, cells: Sequence[str], columns: int) -> tuple[str, str] | N
     """What is wrong with a line, and the value; None for a good one. `columns` is how many the first line has."""
     if len(cells) < 2 or not cells[0].strip():
         return "a word and a tag are expected", line
+    if "\r" in line:
+        return "holds a carriage return; lines have to end with a line feed", line
     if len(cells) != columns:
         return f"has {len(cells)} columns where the first line has {columns}", line
     try:
@@ -231,7 +237,21 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _columns(line: str) -> list[str]:
-    return line.split("\t") if "\t" in line else line.split()
+    """The columns; white space at the end of a line is none, and a no-break space is part of a word."""
+    if "\t" in line:
+        return line.rstrip(" \t").split("\t")
+    return [cell for cell in line.split(" ") if cell]
+
+
+def _is_comment(line: str) -> bool:
+    """Whether a line that stands before a sentence is none of its words (a word `#` has a tag)."""
+    if not line.startswith("# ") or "\t" in line:
+        return False
+    try:
+        split_tag(line.split()[-1])
+    except ValueError:
+        return True
+    return False
 
 
 def tag_documents(documents: Iterable[Document], paths: list[Path]) -> TaggedData:

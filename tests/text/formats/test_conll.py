@@ -51,6 +51,19 @@ def test_docstart_lines_make_documents_of_sentences(tmp_path: Path) -> None:
     assert (second.id, second.mentions[0].text) == ("train-2", "Pain")
 
 
+def test_genias_files_of_jnlpba_are_documents_by_pmid(tmp_path: Path) -> None:
+    path = tmp_path / "Genia4ERtask1.iob2"
+    path.write_text("###MEDLINE:95369245\n\nIL-2\tB-DNA\ngene\tI-DNA\n\n###MEDLINE:95333264\n\nHere\tO \n")
+    first, second = read(path)
+    assert [(d.id, d.text) for d in (first, second)] == [("95369245", "IL-2 gene"), ("95333264", "Here")]
+    assert [m.text for m in first.mentions] == ["IL-2 gene"]
+
+
+def test_comments_before_a_sentence_are_no_tokens_and_a_token_may_be_the_sign(tmp_path: Path) -> None:
+    (document,) = read_text(tmp_path, "# id = 1\n# B-X\nAspirin O\n")
+    assert document.text == "# Aspirin"
+
+
 def test_four_columns_by_spaces_keep_the_middle_ones(tmp_path: Path) -> None:
     (document,) = read_text(tmp_path, "Aspirin NN O B-INT\nhelps VB O O\n")
     assert document.passages[0].infons == {"column 2": "NN VB", "column 3": "O O"}

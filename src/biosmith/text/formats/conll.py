@@ -5,8 +5,9 @@ Read:
   tag. Columns between them are the infons `column 2`, ... of the sentence, joined by spaces.
 - tags may be BIO, IOB1, IO, IOBES or BIOUL, with a type (`B-Disease`) or without (`B`); a mention that begins with an
   inside tag, or changes its type, is read as the CoNLL-2000 scorer does.
-- a file with `-DOCSTART-` lines gives a document a block, named by what stands in brackets (`-DOCSTART- (10070173)`);
-  otherwise each sentence is a document. Documents without a name are called after the file and their number.
+- a file with `-DOCSTART-` lines gives a document a block, named by what stands in brackets (`-DOCSTART- (10070173)`),
+  and so does one with GENIA's `###MEDLINE:10070173`; otherwise each sentence is a document. Documents without a name
+  are called after the file and their number. Lines before a sentence that begin with `# ` are comments.
 - a sentence is a passage of kind "sentence"; its text is its tokens joined by one space, for the format does not say
   what stood between them.
 - a sentence with a line of another number of columns, an empty token or an unknown tag is set aside with that line.
@@ -35,6 +36,7 @@ NAME = "conll"
 SUFFIXES = (".conll", ".iob", ".bio", ".iob2", ".tsv")
 
 _BLOCK = "-DOCSTART-"
+_BLOCKS = (_BLOCK, "###MEDLINE:")
 _TAG = re.compile(r"O|[BIESLUMW](?:-\S+)?")
 _BEGINS, _ENDS = "BSUW", "ESLUW"
 _VALID = "O, or B, I, E, S, L, U, alone or with -TYPE"
@@ -47,7 +49,8 @@ def looks_like(head: bytes) -> bool:
     lines = text.split("\n")
     if len(head) >= files.HEAD:
         lines.pop()  # cut
-    rows = [line.rstrip("\r") for line in lines if line.strip() and not line.startswith(_BLOCK)][:400]
+    lines = [line.rstrip(" \t\r") for line in lines if not line.startswith(_BLOCKS)]
+    rows = [line for line in lines if line and not _is_comment(line)][:400]
     tabs = bool(rows) and "\t" in rows[0]
     if not rows or (not tabs and len(rows) < 5):
         return False
@@ -60,14 +63,15 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     """Stream documents; a sentence with a bad line goes to `rejects` with the number of the line."""
     reader = _Reader(rejects, file)
     for number, raw in enumerate(stream, 1):
-        line = raw.rstrip(b"\r\n").decode("utf-8")
+        line = raw.rstrip(b" \t\r\n").decode("utf-8")
         if number == 1:
             line = line.removeprefix("\ufeff")
-        if line.startswith(_BLOCK):
+        if line.startswith(_BLOCKS):
             yield from reader.end_block()
             reader.begin_block(line)
         elif line.strip():
-            reader.take(number, line)
+            if reader.rows or not _is_comment(line):
+                reader.take(number, line)
         else:
             yield from reader.end_sentence()
     yield from reader.end_block()
@@ -116,7 +120,7 @@ class _Reader:
             yield from self._document(self.stem)
 
     def begin_block(self, line: str) -> None:
-        name = re.search(r"\((.*)\)", line)
+        name = re.search(r"\((.*)\)", line) or re.match(r"###MEDLINE:(\S+)", line)
         self.block = name[1] if name else ""
 
     def end_block(self) -> Iterator[Document]:
@@ -129,6 +133,11 @@ class _Reader:
             self.documents += 1
             yield _join(self.block or f"{stem}-{self.documents}", self.sentences)
             self.sentences = []
+
+
+def _is_comment(line: str) -> bool:
+    """Whether a line that stands before a sentence is none of its tokens (a token `#` has a tag)."""
+    return line.startswith("# ") and "\t" not in line and _TAG.fullmatch(line.split()[-1]) is None
 
 
 def _split(line: str, tabs: bool) -> list[str]:
