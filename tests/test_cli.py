@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from biosmith.artefact import Manifest, describe_files, describe_input
-from biosmith.cli import COMMANDS, main
+from biosmith.cli import COMMANDS, Report, _join_lists, _list_flags, _show, main
 from biosmith.errors import DONE, FAILED, WRONG_CALL
 
 GROUPS = sorted({name.split()[0] for name in COMMANDS if " " in name})
@@ -115,6 +116,59 @@ def test_an_error_with_json_is_an_object_too_and_one_line_on_stderr(
     shown = capsys.readouterr()
     assert "does not exist" in json.loads(shown.out)["error"]
     assert len(shown.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (["corpus", "build", "x", "--out", "y", "--minwords", "3"], "--min-words"),
+        (["vocab", "train", "x", "--kind", "wp", "--size", "3", "--out", "y"], "'wordpiece'"),
+        (["korpus"], "valid: corpus"),
+        (["corpus"], "valid: build, fetch, stats"),
+    ],
+)
+def test_a_wrong_call_with_json_is_an_object_too(
+    call: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*call, "--json"]) == WRONG_CALL
+    shown = capsys.readouterr()
+    assert says in json.loads(shown.out)["error"]
+    assert len(shown.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_values_of_a_list_given_twice_add_up(name: str) -> None:
+    # Left to the parser the last one wins, and a benchmark given to the first --exclude would stay in the corpus.
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    function = getattr(importlib.import_module(module), attribute)
+    lists = {
+        f"--{p.name}"
+        for p in inspect.signature(function).parameters.values()
+        if str(p.annotation).startswith("tuple[") and "..." in str(p.annotation)
+    }
+    assert lists <= _list_flags(function)
+    for flag in lists:
+        joined = _join_lists([flag, "a", "b", "--seed", "1", f"{flag}=c", "--resume"], _list_flags(function))
+        assert joined == ["--seed", "1", "--resume", flag, "a", "b", "c"]
+
+
+def test_two_folders_given_to_exclude_one_by_one_are_both_kept_out(tmp_path: Path) -> None:
+    for name, text in (("one", "Aspirin inhibits cyclooxygenase."), ("two", "Insulin lowers glucose.")):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"id": name, "text": text}), encoding="utf-8")
+    (tmp_path / "three.jsonl").write_text('{"id": "three", "text": "Gout hurts."}', encoding="utf-8")
+    sources = [str(tmp_path / f"{name}.jsonl") for name in ("one", "two", "three")]
+    call = ["corpus", "build", *sources, "--out", str(tmp_path / "corpus"), "--exclude", sources[0]]
+    assert main([*call, "--exclude", sources[1]]) == DONE
+    manifest = json.loads((tmp_path / "corpus" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["config"]["exclude"] == sources[:2]
+
+
+@pytest.mark.parametrize("text", [None, "made work/[/run]"])
+def test_square_brackets_in_paths_are_shown_as_they_are(
+    text: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _show(Report({"out": "work/[/run]"}, text), as_json=False)
+    assert "work/[/run]" in capsys.readouterr().out
 
 
 def test_every_installed_engine_is_made_and_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,18 +7,22 @@ A command is a typed function: its signature is the command line (tyro), its doc
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import inspect
+import io
 import json
 import logging
 import os
+import re
 import sys
+import typing
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from biosmith.errors import DONE, FAILED, SET_ASIDE, WRONG_CALL, BiosmithError
+from biosmith.errors import DONE, FAILED, SET_ASIDE, WRONG_CALL, BiosmithError, UsageError
 from biosmith.version import __version__
 
 # command -> (module:function, one line for the list of commands)
@@ -75,9 +79,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("biosmith.cli.doctor:doctor", "What this machine has, and whether biosmith works on it"),
 }
 
-# Flags that take a list may be given several times; the values add up.
-LIST_FLAGS = ("--override", "--model", "--data", "--tasks", "--text")
-
 
 @dataclass(frozen=True)
 class Report:
@@ -105,12 +106,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = [a for a in arguments if a != "--json"]
     name, rest = _find_command(arguments)
     if name is None:
-        return _show_commands(arguments)
+        return _show_commands(arguments, as_json)
     _quiet_libraries()
     try:
         # While a command runs, nothing but its report may reach stdout.
         with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-            report = _call(name, rest)
+            report = _parse(name, rest, as_json)()
         _show(report, as_json)
         sys.stdout.flush()
     except BiosmithError as error:
@@ -133,18 +134,31 @@ def _find_command(arguments: list[str]) -> tuple[str | None, list[str]]:
     return None, arguments
 
 
-def _call(name: str, arguments: list[str]) -> Report:
+def _parse(name: str, arguments: list[str], as_json: bool) -> Callable[[], Report]:
+    """The command with its arguments. A wrong call ends the program, or is one line of a `UsageError` for JSON."""
     import tyro
 
-    target = COMMANDS[name][0]
-    module, _, attribute = target.partition(":")
+    module, _, attribute = COMMANDS[name][0].partition(":")
     function: Callable[..., Report] = getattr(importlib.import_module(module), attribute)
-    return tyro.cli(
-        function,
-        prog=f"biosmith {name}",
-        description=_describe(function),
-        args=_join_lists(arguments),
-    )
+
+    @functools.wraps(function)
+    def bind(*args: Any, **kwargs: Any) -> Callable[[], Report]:
+        return functools.partial(function, *args, **kwargs)
+
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(printed) if as_json else contextlib.nullcontext():
+            return tyro.cli(
+                bind,
+                prog=f"biosmith {name}",
+                description=_describe(function),
+                args=_join_lists(arguments, _list_flags(function)),
+            )
+    except SystemExit as stop:
+        if as_json and stop.code:
+            message = " ".join(re.sub("[─╭╮╰╯│]+", " ", printed.getvalue()).split())
+            raise UsageError(message.partition(" For full helptext")[0]) from None
+        raise
 
 
 def _describe(function: Callable[..., Report]) -> str:
@@ -152,14 +166,24 @@ def _describe(function: Callable[..., Report]) -> str:
     return (inspect.getdoc(function) or "").partition("\nArgs:")[0].strip()
 
 
-def _join_lists(arguments: list[str]) -> list[str]:
-    """`--override a=1 --override b=2` as `--override a=1 b=2`."""
+def _list_flags(function: Callable[..., Report]) -> set[str]:
+    """The flags of a command that take any number of values."""
+    hints = typing.get_type_hints(function)
+    return {
+        f"--{name.replace('_', '-')}"
+        for name, hint in hints.items()
+        if typing.get_origin(hint) is tuple and typing.get_args(hint)[-1] is Ellipsis
+    }
+
+
+def _join_lists(arguments: list[str], list_flags: Container[str]) -> list[str]:
+    """`--override a=1 --override b=2` as `--override a=1 b=2`: the values of a list add up."""
     kept: list[str] = []
     lists: dict[str, list[str]] = {}
     current: list[str] | None = None
     for argument in arguments:
         flag, equals, value = argument.partition("=")
-        if flag in LIST_FLAGS:
+        if flag in list_flags:
             current = lists.setdefault(flag, [])
             if equals:
                 current.append(value)
@@ -175,24 +199,25 @@ def _join_lists(arguments: list[str]) -> list[str]:
     return kept
 
 
-def _show_commands(arguments: list[str]) -> int:
+def _show_commands(arguments: list[str], as_json: bool) -> int:
     from rich.console import Console
     from rich.table import Table
 
     if arguments in (["--version"], ["-V"]):
-        print(f"biosmith {__version__}")
+        print(json.dumps({"version": __version__}) if as_json else f"biosmith {__version__}")
         return DONE
     wanted = [a for a in arguments if not a.startswith("-")]
-    asked = not wanted and bool({"-h", "--help"} & set(arguments) or not arguments)
+    help_wanted = bool({"-h", "--help"} & set(arguments))
+    asked = not wanted and (help_wanted or not arguments)
     group = {n: v for n, v in COMMANDS.items() if wanted and n.split()[0] == wanted[0] and " " in n}
     wrong = not asked and not (group and len(wanted) == 1)
-    console = Console(stderr=wrong)
-    if wrong:
+    if wrong or (as_json and not asked and not help_wanted):
         known = ", ".join(n.partition(" ")[2] for n in group) or ", ".join(
             dict.fromkeys(n.split()[0] for n in COMMANDS)
         )
-        console.print(f"biosmith: {' '.join(wanted[:2])!r} is not a command; valid: {known}", markup=False)
-        return WRONG_CALL
+        called = " ".join(wanted[:2])
+        return _fail(f"{called!r} is not a command; valid: {known}", WRONG_CALL, as_json)
+    console = Console(stderr=as_json)
     table = Table(box=None, show_header=False, padding=(0, 2))
     for name, (_, summary) in (group or COMMANDS).items():
         table.add_row(f"[bold cyan]{name}[/]", summary)
@@ -204,7 +229,7 @@ def _show_commands(arguments: list[str]) -> int:
         "\nbiosmith COMMAND --help shows options and an example; --json prints one JSON object on stdout."
     )
     console.print("Exit codes: 0 done, 1 failed, 2 wrong call, 3 done but some input was set aside.")
-    return DONE if asked or {"-h", "--help"} & set(arguments) else WRONG_CALL
+    return DONE if asked or help_wanted else WRONG_CALL
 
 
 def _show(report: Report, as_json: bool) -> None:
@@ -215,15 +240,16 @@ def _show(report: Report, as_json: bool) -> None:
     else:
         from rich.console import Console
 
-        Console(soft_wrap=isinstance(report.text, str)).print(
-            _table(report.data) if report.text is None else report.text
-        )
+        shown = _table(report.data) if report.text is None else report.text
+        plain = isinstance(shown, str)  # holds paths and texts as they are: square brackets are no markup
+        Console(soft_wrap=plain, markup=not plain).print(shown)
     if report.set_aside:
         listed = f"; listed in {report.set_aside_file}" if report.set_aside_file else ""
         print(f"biosmith: {report.set_aside:,} records were set aside{listed}", file=sys.stderr)
 
 
 def _table(data: Any) -> Any:
+    from rich.markup import escape
     from rich.pretty import Pretty
     from rich.table import Table
 
@@ -232,7 +258,7 @@ def _table(data: Any) -> Any:
     table = Table(box=None, show_header=False, padding=(0, 2))
     for key, value in data.items():
         shown = f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-        table.add_row(f"[bold]{key}[/]", shown)
+        table.add_row(f"[bold]{key}[/]", escape(shown))
     return table
 
 
