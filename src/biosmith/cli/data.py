@@ -46,12 +46,12 @@ def prepare(
         biosmith data prepare chemprot --raw ChemProt_Corpus --out chemprot
 
     Args:
-        dataset: chemprot, ddi or hoc.
-        raw: the corpus as its authors release it: a folder, or (DDI, HoC) the archive. Of DDI the release that BLURB
-            took, with folders train_dataset and test_dataset (DDIextraction_2013.tar.gz).
+        dataset: chemprot, ddi, hoc or ebm-pico.
+        raw: the corpus as its authors release it: a folder, or (all but ChemProt) the archive. Of DDI the release that
+            BLURB took, with folders train_dataset and test_dataset (DDIextraction_2013.tar.gz).
         out: the folder to make, with train.tsv, dev.tsv and test.tsv.
-        splits: DDI, HoC: the folder with the lists of each split (train_files.tsv, ... or train_pmid.tsv, ...); looked for
-            beside the corpus.
+        splits: DDI, HoC, EBM PICO: the folder with the lists of each split (train_files.tsv, ... or train_pmid.tsv,
+            ...); looked for beside the corpus.
     """
     from biosmith.bench.prepare import prepare as make
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -226,3 +227,69 @@ def test_labels_that_do_not_fit_the_text_are_named(tmp_path: Path, labels: str, 
     write_hoc(tmp_path, labels, "a\nb\n")
     with pytest.raises(BadInput, match=message):
         prepare("hoc", tmp_path, tmp_path / "out")
+
+
+ELEMENTS = {"participants": "I-PAR", "interventions": "I-INT", "outcomes": "I-OUT"}
+
+
+def write_ebm_nlp(
+    folder: Path, id: str, where: str, tokens: Sequence[str], labels: Mapping[str, Sequence[int]]
+) -> None:
+    """An abstract as EBM-NLP 2.00 has it: a token a line, and a label a line for each element."""
+    home = folder / "ebm_nlp_2_00"
+    files = {home / "documents" / f"{id}.tokens": tokens}
+    for element, of_tokens in labels.items():
+        name = home / "annotations/aggregated/starting_spans" / element / where / f"{id}.AGGREGATED.ann"
+        files[name] = [str(label) for label in of_tokens]
+    for path, lines in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_lists(folder: Path, **ids: str) -> Path:
+    folder.mkdir()
+    for split, listed in ids.items():
+        (folder / f"{split}_pmid.tsv").write_text(listed)
+    return folder
+
+
+def test_ebm_pico_is_made_as_blurbs_files_are(shared_data: Path, tmp_path: Path) -> None:
+    # The corpus itself is not at hand; its files are made of BLURB's test split, which says each token and its tag.
+    blurb = shared_data / "benchmarks/EBM-NLP"
+    lines = (blurb / "blurb/test.tsv").read_text(encoding="utf-8").split("\n")
+    rows: dict[str, list[list[str]]] = {}
+    for line in lines:
+        if line.startswith("-DOCSTART-"):
+            of_document = rows.setdefault(line[12:-1], [])
+        elif line:
+            of_document.append(line.split("\t"))
+    for id, words in rows.items():
+        labels = {element: [int(tag == name) for _, tag in words] for element, name in ELEMENTS.items()}
+        write_ebm_nlp(tmp_path, id, "test/gold", [token for token, _ in words], labels)
+    write_ebm_nlp(tmp_path, "1", "train", ["Pain", "."], {"outcomes": [1, 0]})
+    test = (blurb / "indexing/test_pmid.tsv").read_text()
+    lists = write_lists(tmp_path / "lists", train="1", dev="1", test=test)
+    with tarfile.open(tmp_path / "ebm.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "ebm_nlp_2_00", "ebm_nlp_2_00")
+    for raw in ("ebm_nlp_2_00", "ebm.tar.gz"):
+        prepare("ebm-pico", tmp_path / raw, tmp_path / f"{raw}-out", lists)
+        assert (tmp_path / f"{raw}-out/test.tsv").read_text(encoding="utf-8").split("\n") == lines
+
+
+def test_where_elements_of_ebm_pico_overlap_the_last_one_counts(tmp_path: Path) -> None:
+    tokens = ["Pain", "in", "adults", ".", "Fell"]
+    labels = {"participants": [1, 1, 1, 0, 0], "interventions": [0, 1, 0, 0, 0], "outcomes": [1, 0, 0, 0]}
+    write_ebm_nlp(tmp_path, "1", "train", tokens, labels)
+    write_ebm_nlp(tmp_path, "2", "test/gold", tokens, {})
+    lists = write_lists(tmp_path / "lists", train="1", dev="1", test="1")
+    with pytest.raises(
+        BadInput, match=r"test_pmid.tsv: names an abstract without annotations in test/gold .*'1'"
+    ):
+        prepare("ebm-pico", tmp_path, tmp_path / "out", lists)
+    write_ebm_nlp(tmp_path, "1", "test/gold", tokens, {"outcomes": [0, 0, 0, 0, 1]})
+    faults = Rejects()
+    assert prepare("ebm-pico", tmp_path, tmp_path / "out", lists, faults)["train"] == 2
+    made = (tmp_path / "out/train.tsv").read_text().split()
+    assert made[2:] == ["Pain", "I-OUT", "in", "I-INT", "adults", "I-PAR", ".", "O", "Fell", "O"]
+    # Of the four labels of the outcomes each is used, and that one is missing is said (for train and dev).
+    assert [item["reason"] for item in faults.items] == ["labels 4 tokens, documents/1.tokens has 5"] * 2

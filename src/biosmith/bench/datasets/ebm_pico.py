@@ -16,7 +16,10 @@ DATASET = Tagging(
         ),
         citation="Nye et al. (2018), EBM-NLP",
         licence="not stated upstream; preprocessing of BLURB: MIT",
-        source="Get EBM-NLP from bepnye/EBM-NLP on GitHub and run the preprocessing that BLURB publishes.",
+        source=(
+            "Get ebm_nlp_2_00.tar.gz from bepnye/EBM-NLP on GitHub and BLURB's lists of each split from its preprocessing "
+            "scripts, and make the files: biosmith data prepare ebm-pico."
+        ),
         paper={
             "train": Paper(339167, "not at hand in any public small file"),
             "dev": Paper(85321, "2.3 % more here; the published number cannot be had from this file"),

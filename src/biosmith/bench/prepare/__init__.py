@@ -14,6 +14,7 @@ PREPARED: dict[str, str] = {
     "chemprot": "chemprot",
     "ddi": "ddi",
     "hoc": "hoc",
+    "ebm-pico": "ebm_pico",
 }
 
 
@@ -23,14 +24,14 @@ def prepare(
     """Write the instances of a dataset from its raw corpus.
 
     Args:
-        name: chemprot, ddi or hoc.
+        name: chemprot, ddi, hoc or ebm-pico.
         raw: the corpus as its authors release it: a folder, or the archive.
         out: the folder to make, with train.tsv, dev.tsv and test.tsv.
-        splits: for DDI and HoC, the folder with the lists of files of each split; found beside `raw` if not given.
+        splits: for all but ChemProt, the folder with the lists of files of each split; found beside `raw` if not given.
         faults: receives what is wrong with the corpus and was taken as it is, for BLURB took it so.
 
     Returns:
-        Instances of each split.
+        Instances of each split (of EBM PICO: sentences).
 
     Raises:
         UsageError: the dataset is not one that is prepared, or the corpus or the lists are not there.
