@@ -82,6 +82,27 @@ def test_chemprot_tables_are_joined(tmp_path: Path) -> None:
     assert relation.infons == {"evaluated": "Y", "name": "INHIBITOR"}
 
 
+def test_chemdner_offsets_count_from_the_title_and_from_the_abstract(tmp_path: Path) -> None:
+    rows = ["7\tA\t3\t10\taspirin\tTRIVIAL", "7\tT\t0\t4\tNaCl\tFORMULA", "7\tA\t0\t99\tWe\tFAMILY"]
+    rows += ["7\tX\t0\t1\tN\tFAMILY", "8\tA\t0\t1\tN\tFAMILY"]
+    (tmp_path / "training.annotations.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    rejects = Rejects()
+    text = '\ufeff7\tNaCl "in mice.\tNo aspirin.\r\n9\tOnly\ttwo\tand more\n'
+    (document,) = read_one(tmp_path, "training.abstracts.txt", text, rejects)
+    assert document.text == 'NaCl "in mice. No aspirin.'
+    assert [(m.start, m.end, m.text, m.type) for m in document.mentions] == [
+        (0, 4, "NaCl", "FORMULA"),
+        (18, 25, "aspirin", "TRIVIAL"),
+    ]
+    records = [item["record"] for item in rejects.items]
+    assert records == [f"*.annotations.txt, line {n}" for n in (4, 3)] + [
+        "line 2",
+        "*.annotations.txt, line 5",
+    ]
+    # Both files are one document: the annotations are no text of their own.
+    assert [d.id for d in read(tmp_path, rejects=Rejects())] == ["7"]
+
+
 def test_the_test_set_of_chemprot_has_other_names_and_may_be_compressed(tmp_path: Path) -> None:
     (tmp_path / "x_entities_gs.tsv").write_text(
         "7\tT1\tCHEMICAL\t0\t7\tAspirin\n8\tT1\tCHEMICAL\t0\t7\tAspirin\nbad\n"

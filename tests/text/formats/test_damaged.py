@@ -31,6 +31,7 @@ OTHERS = {
     "pubmedqa": b'{"21645374": {"QUESTION": "q", "CONTEXTS": ["c"], "LABELS": ["L"], "final_decision": "yes"}}',
     "bc2gm": b"BC2GM000000001 The p53 gene.\n",
     "chemprot": b"7\tAspirin inhibits.\tCOX-1 is bound.\n",
+    "chemdner": b"7\tAspirin inhibits.\tCOX-1 is bound.\n",
     "table": b"index\tsentence\tlabel\n0\tThe gene is here.\t1\n1\tAnother one here.\t0\n",
     "plain": b"First paragraph.\n\nSecond one.\n",
 }

@@ -51,6 +51,7 @@ FORMATS: dict[str, str] = {
     "brat": "biosmith.text.formats.brat",
     "ddi": "biosmith.text.formats.ddi",
     "chemprot": "biosmith.text.formats.chemprot",
+    "chemdner": "biosmith.text.formats.chemdner",
     "bc2gm": "biosmith.text.formats.bc2gm",
     "squad": "biosmith.text.formats.squad",
     "pubmedqa": "biosmith.text.formats.pubmedqa",
