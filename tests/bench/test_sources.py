@@ -286,3 +286,27 @@ def test_the_mock_suite_brings_its_data(capsys: pytest.CaptureFixture[str]) -> N
     assert rows and all(row["instances"] for row in rows)
     assert main(["data", "ls", "--suite", "extras"]) == 2
     assert "--data is needed" in capsys.readouterr().err
+
+
+BIOC = """<collection><document><id>{id}</id><passage><offset>0</offset><text>Aspirin in {id}</text><annotation id="0">
+<infon key="type">Chemical</infon><location offset="0" length="7"/><text>Aspirin</text></annotation><annotation id="1">
+<infon key="identifier">MESH:D1</infon><infon key="type">MeSH_Indexing_Chemical</infon></annotation></passage></document></collection>"""
+
+
+def test_nlm_chem_and_nlm_gene_are_read_as_they_are_released(tmp_path: Path) -> None:
+    # NLM-Chem of BioCreative VII: a BioC file a split, with index terms that stand nowhere in the text.
+    chem, gene = tmp_path / "NLM-Chem", tmp_path / "NLM-Gene/Corpus"
+    (gene / "FINAL").mkdir(parents=True)
+    chem.mkdir()
+    for number, split in enumerate(SPLITS, start=1):
+        (chem / f"BC7T2-NLMChem-corpus-{split}.BioC.xml").write_text(BIOC.format(id=number))
+        (gene / "FINAL" / f"{number}.BioC.XML").write_text(BIOC.format(id=number))
+    # NLM-Gene: a file an abstract, and lists that name those of each split.
+    (gene / "Pmidlist.Train.txt").write_text("1\n2\n")
+    (gene / "Pmidlist.Test.txt").write_text("3\n")
+    rows = list_splits([find_dataset("NLM-Chem"), find_dataset("NLM-Gene")], tmp_path)
+    here = {(r["dataset"], r["split"]): r.get("documents") for r in rows}
+    assert [here["NLM-Chem", split] for split in SPLITS] == [1, 1, 1]
+    assert [here["NLM-Gene", split] for split in SPLITS] == [2, 0, 1]
+    (sentence,) = find_dataset("NLM-Gene").load(tmp_path, "test", Rejects(strict=True))
+    assert (sentence.words, sentence.tags) == (("Aspirin", "in", "3"), ("B-Chemical", "O", "O"))

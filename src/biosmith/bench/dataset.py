@@ -144,11 +144,15 @@ def _holds(folder: Path, names: Sequence[str]) -> bool:
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """A file by its name without regard to compression; None if it is not there."""
-    for path in (folder / name, *(folder / (name + c) for c in files.COMPRESSED)):
+    """A file by its name without regard to compression and, where none has just that name, to case; None if it is not there."""
+    wanted = [name, *(name + c for c in files.COMPRESSED)]
+    for path in (folder / name for name in wanted):
         if path.is_file():
             return path
-    return None
+    home = (folder / name).parent
+    alike = {Path(name).name.lower() for name in wanted}
+    there = sorted(home.iterdir()) if home.is_dir() else []
+    return next((path for path in there if path.name.lower() in alike and path.is_file()), None)
 
 
 def missing_split(about: About, split: str, found: Mapping[str, Any]) -> UsageError:

@@ -12,11 +12,12 @@ from typing import Any
 from biosmith.bench.dataset import find_file, find_folder, missing_split, no_instances
 from biosmith.bench.kinds import Tagging
 from biosmith.bench.spans import reported
+from biosmith.errors import UsageError
 from biosmith.rejects import Rejects
 from biosmith.tasks.labels import OUTSIDE, Span, guess_scheme, read_spans, read_spans_strictly
+from biosmith.tasks.listed import find_listed, read_documents
 from biosmith.tasks.metrics.entities import score_spans
 from biosmith.tasks.tagged import TaggedSentence, sentence_words, tag_documents
-from biosmith.text import formats
 from biosmith.text.document import Document, Mention
 
 DISCONTINUOUS = "is discontinuous"
@@ -156,7 +157,8 @@ def _reason(mention: Mention, starts: dict[int, int], ends: dict[int, int], left
 class DocumentTagging(Tagging):
     """Documents with mentions (PubTator, BioC, brat), tagged by word and scored by their mentions in characters.
 
-    Every gold mention counts: one that tags cannot say is missed.
+    Every gold mention counts: one that tags cannot say is missed. Where no file is named after a split, lists of ids may
+    say which documents are in it (see `tasks.listed`).
 
     Attributes:
         names_of: split -> names its file may have, best first.
@@ -166,7 +168,14 @@ class DocumentTagging(Tagging):
 
     def find(self, data: Path) -> dict[str, list[Path]]:
         """See `Dataset`."""
-        folder = find_folder(self.about, data, [n for _, names in self.names_of for n in names])
+        try:
+            folder = find_folder(self.about, data, [n for _, names in self.names_of for n in names])
+        except UsageError:
+            folders = (data, *(data / name for name in self.about.folders))
+            listed = (find_listed(folder) for folder in folders if folder.is_dir())
+            if by_list := next(filter(None, listed), None):
+                return by_list
+            raise
         found = {s: next((f for n in ns if (f := find_file(folder, n))), None) for s, ns in self.names_of}
         return {split: [path] for split, path in found.items() if path is not None}
 
@@ -176,7 +185,7 @@ class DocumentTagging(Tagging):
         if split not in found:
             raise missing_split(self.about, split, found)
         with reported(self.about.name, rejects) as faults:
-            tagged = tag(formats.read(found[split], rejects=faults), found[split])
+            tagged = tag(read_documents(found[split], faults), found[split])
         if not tagged and (rejects is None or not faults.count):
             raise no_instances(self.about, found[split])
         return tagged

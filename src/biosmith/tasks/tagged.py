@@ -14,6 +14,7 @@ from pathlib import Path
 from biosmith.errors import BadInput, UsageError
 from biosmith.rejects import Rejects
 from biosmith.tasks.labels import Span, split_tag, write_tags
+from biosmith.tasks.listed import find_listed, is_list, read_documents
 from biosmith.tasks.words import split_words
 from biosmith.text import files, sentences
 from biosmith.text.document import Document
@@ -21,7 +22,7 @@ from biosmith.text.document import Document
 SPLITS: dict[str, tuple[str, ...]] = {
     "train": ("train",),
     "dev": ("devel", "dev", "valid", "validation", "development"),
-    "test": ("test",),
+    "test": ("test", "evaluation"),
 }
 CONLL_SUFFIXES = (".tsv", ".conll", ".bio", ".iob", ".iob2", ".iobes", ".txt")
 DOCUMENT_START = "-DOCSTART-"
@@ -76,6 +77,7 @@ class TaggedData:
 def find_splits(folder: Path) -> dict[str, list[Path]]:
     """The files of each split in a dataset's folder: CoNLL files by their names, else document files by theirs.
 
+    Where lists of ids name the documents of each split, the list is the first of its files (see `listed`).
     A split named twice (PubTator and BioC of the same documents) is taken from the kind of file that has most splits.
 
     Raises:
@@ -88,6 +90,8 @@ def find_splits(folder: Path) -> dict[str, list[Path]]:
         exact = {split: [p for p in names if _is_named(p, stems, suffix)] for split, stems in SPLITS.items()}
         if any(exact.values()):
             return {split: paths[:1] for split, paths in exact.items() if paths}
+    if listed := find_listed(folder):
+        return listed
     kinds: dict[str, dict[str, list[Path]]] = {}
     for path in names:
         bare = files.strip_compression(path.name)
@@ -126,13 +130,11 @@ def load_split(data: Path, split: str) -> TaggedData:
 
 def read_tagged(paths: Sequence[Path]) -> TaggedData:
     """Sentences of CoNLL or document files; which they are is seen from their first lines."""
-    if all(looks_like_conll(path) for path in paths):
+    if not is_list(paths[0]) and all(looks_like_conll(path) for path in paths):
         data = TaggedData([s for path in paths for s in read_conll(path)], list(paths))
     else:
-        from biosmith.text import formats
-
         with Rejects() as rejects:
-            data = tag_documents(formats.read(list(paths), rejects=rejects), list(paths))
+            data = tag_documents(read_documents(paths, rejects), list(paths))
             data = TaggedData(data.sentences, data.files, data.gold, data.untaggable, rejects.count)
     if not data.sentences:
         raise BadInput(", ".join(map(str, paths)), "holds no sentence")

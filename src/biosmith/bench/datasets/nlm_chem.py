@@ -9,18 +9,18 @@ DATASET = DocumentTagging(
         task="ner",
         metric="entity_f1",
         counted="documents",
-        folders=("NLM-Chem",),
+        folders=("NLM-Chem", "NLMChem"),
         citation="Islamaj et al. (2021), NLM-Chem",
         licence="CC0 1.0",
         source=(
             "Get it from ncbi/AIONER on GitHub (data/pubtator: NLMchem_Train.PubTator, NLMchem_Dev.PubTator, "
-            "NLMchem_Test.PubTator)."
+            "NLMchem_Test.PubTator), or as BioC from NCBI."
         ),
         paper={"train": Paper(80), "dev": Paper(20), "test": Paper(50)},
     ),
     names_of=(
-        ("train", ("NLMchem_Train.PubTator", "Train.PubTator")),
-        ("dev", ("NLMchem_Dev.PubTator", "Dev.PubTator")),
-        ("test", ("NLMchem_Test.PubTator", "Test.PubTator")),
+        ("train", ("NLMchem_Train.PubTator", "Train.PubTator", "BC7T2-NLMChem-corpus-train.BioC.xml")),
+        ("dev", ("NLMchem_Dev.PubTator", "Dev.PubTator", "BC7T2-NLMChem-corpus-dev.BioC.xml")),
+        ("test", ("NLMchem_Test.PubTator", "Test.PubTator", "BC7T2-NLMChem-corpus-test.BioC.xml")),
     ),
 )

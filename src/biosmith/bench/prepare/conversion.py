@@ -18,6 +18,7 @@ from biosmith.bench.prepare.bioasq import bioasq_to_squad, is_bioasq
 from biosmith.bench.tagging import TaggedDocuments, Untaggable, tag
 from biosmith.errors import BiosmithError, UsageError
 from biosmith.rejects import Rejects
+from biosmith.tasks.listed import read_documents
 from biosmith.tasks.tagged import DOCUMENT_START, TaggedSentence, find_splits, read_conll
 from biosmith.text import files, formats
 
@@ -116,7 +117,7 @@ def _write_tags(sources: list[Path], out: Path, rejects: Rejects) -> Counter[str
     digests: list[int] = []
 
     def sentences() -> Iterator[tuple[str, TaggedDocuments]]:
-        for document in formats.read(sources, rejects=rejects):
+        for document in read_documents(sources, rejects):
             tagged = tag([document], sources)
             for mention in tagged.untaggable:
                 _note(mention, str(sources[0]), rejects)
