@@ -68,9 +68,11 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     store, device = TokenStore.open(arguments.tokens), torch.device(arguments.device)
     found = {"machine": describe_machine(device), "settings": {k: str(v) for k, v in vars(arguments).items()}}
-    found["recipes"] = {name: measure_recipe(name, store, device, arguments) for name in arguments.recipes}
+    found["recipes"] = {}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    for name in arguments.recipes:
+        found["recipes"][name] = measure_recipe(name, store, device, arguments)
+        arguments.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     print(f"written to {arguments.out}")
 
 

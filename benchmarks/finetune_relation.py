@@ -146,15 +146,27 @@ def main() -> None:
             result = run(given.model, source, replace(settings, seed=seed), splits)
             runs[name].append(result)
             print(f"seed {seed}, {name}: {result['score']:.2f}, {result['seconds']:.1f} s", flush=True)
-    summaries = {name: summary(results) for name, results in runs.items()}
-    ratio = summaries["transformers"]["seconds_mean"] / summaries["biosmith"]["seconds_mean"]
-    for name, s in summaries.items():
+        # After each pair, so that a call cut short leaves what it measured.
+        record = write(given, source, settings, splits, runs)
+    for name in runs:
+        s = record[name]
         print(f"{name}: test {s['score_mean']:.2f} (sd {s['score_sd']:.2f}), {s['seconds_mean']:.1f} s a run")
-    print(f"speed: {ratio:.2f} times the Trainer's")
+    print(f"speed: {record['speed_ratio']:.2f} times the Trainer's")
+
+
+def write(
+    given: Any,
+    source: Any,
+    settings: RelationSettings,
+    splits: dict[str, Any],
+    runs: dict[str, list[dict[str, float]]],
+) -> dict[str, Any]:
+    """The record of the runs so far, also as a file."""
+    summaries = {name: summary(results) for name, results in runs.items()}
     given.out.parent.mkdir(exist_ok=True)
     record = {
         **summaries,
-        "speed_ratio": ratio,
+        "speed_ratio": summaries["transformers"]["seconds_mean"] / summaries["biosmith"]["seconds_mean"],
         "settings": asdict(settings),
         "data": source.name,
         "instances": {split: len(instances) for split, instances in splits.items()},
@@ -166,6 +178,7 @@ def main() -> None:
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
     }
     given.out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    return record
 
 
 if __name__ == "__main__":

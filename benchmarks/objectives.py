@@ -26,7 +26,14 @@ import torch
 from biosmith.models.albert import AlbertConfig
 from biosmith.models.bert import BertConfig
 from biosmith.models.electra import ElectraConfig
-from biosmith.pretraining.config import Evaluation, Linear, MaskedLanguageModel, Recipe, apply_overrides
+from biosmith.pretraining.config import (
+    Evaluation,
+    Linear,
+    MaskedLanguageModel,
+    Recipe,
+    ReplacedTokenDetection,
+    apply_overrides,
+)
 from biosmith.pretraining.exporting import export_run
 from biosmith.pretraining.metrics import read_metrics
 from biosmith.pretraining.run import Settings, pretrain
@@ -97,6 +104,11 @@ def arm_recipe(arm: str, given: Any) -> Recipe:
         recipe = replace(
             base,
             model=ElectraConfig(embedding_width=512, **shape).without_dropout(),
+            # Three heads of 64: a third of 512 is no whole number of heads.
+            objectives=tuple(
+                replace(o, generator_width=0.375) if isinstance(o, ReplacedTokenDetection) else o
+                for o in base.objectives
+            ),
             optimizer=replace(base.optimizer, learning_rate=5e-4),
         )
     else:

@@ -35,6 +35,7 @@ from biosmith.pretraining.exporting import export_run
 from biosmith.pretraining.loading import as_tensors
 from biosmith.pretraining.masking import MaskingRules
 from biosmith.pretraining.metrics import read_metrics
+from biosmith.pretraining.preparing import make_batch_makers, make_evaluation_maker, settle
 from biosmith.pretraining.replaced_tokens import SUMS, ReplacedTokenSums, sample
 from biosmith.pretraining.run import pretrain
 from biosmith.pretraining.sentence_order import OrderRules
@@ -329,6 +330,15 @@ def test_held_out_losses_do_not_depend_on_what_was_drawn_before(abstracts: Token
     other = evaluate(trainer, maker, 2_000)
     assert one == other and one.replaced_tokens is not None
     assert one.total(RECIPE) == pytest.approx(one.masked_language + 50 * one.replaced_tokens)
+
+
+def test_a_discriminator_is_evaluated_under_the_masks_it_is_trained_with(abstracts: TokenStore) -> None:
+    # Other masks (random tokens, fewer kept ones) make more replacements than it has learned to expect.
+    recipe = settle(RECIPE, abstracts, torch.device("cpu"))
+    training = make_batch_makers(recipe, abstracts)[-1]
+    held_out = make_evaluation_maker(recipe, abstracts, training)
+    assert held_out is not None and held_out.rules.masking == training.rules.masking
+    assert held_out.rules.masking.draw == "with_replacement"
 
 
 @pytest.fixture(scope="module")

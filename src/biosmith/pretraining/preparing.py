@@ -178,15 +178,17 @@ def _source_of(phase: LengthPhase, source: TokenSource, recipe: Recipe) -> Token
 
 def make_evaluation_maker(recipe: Recipe, source: TokenSource, training: BatchMaker) -> BatchMaker | None:
     """The data path of the held-out documents, always at the evaluation's mask rate in whole words; None if no
-    document is held out. Its micro-batches have the shape of the training's."""
+    document is held out. Its micro-batches have the shape of the training's. A discriminator is asked about replacements as
+    it knows them: made under the training's own masks."""
     held_out = held_out_documents(recipe, source)
     pairs = recipe.objective("next_sentence_prediction") is not None
     if int((source.lengths[held_out] >= 2).sum()) < (2 if pairs else 1):
         return None
     rules = _data_rules(recipe, recipe.batch.length, derive_key(0, "evaluation"))
+    masking = MaskingRules(recipe.evaluation.mask_rate, "word") if recipe.generator is None else rules.masking
     rules = dataclasses.replace(
         rules,
-        masking=MaskingRules(recipe.evaluation.mask_rate, "word"),
+        masking=masking,
         short_probability=0.0,
         mask_copies=None,
     )
