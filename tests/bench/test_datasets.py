@@ -260,6 +260,50 @@ def test_bioasq_is_read_from_the_users_own_copy(tmp_path: Path) -> None:
     ]
 
 
+def test_bioasq_of_any_edition_is_read_from_its_own_folders(tmp_path: Path) -> None:
+    def ask(id: str, type: str, **answer: str) -> dict[str, Any]:
+        return {"id": id, "type": type, "body": "Is it?", "snippets": [{"text": "A."}], **answer}
+
+    contents = {
+        "BioASQ-training12b/training12b_new.json": [
+            ask("a", "yesno", exact_answer="yes"),
+            ask("b", "factoid", exact_answer="x"),
+        ],
+        "Task12BGoldenEnriched/12B1_golden.json": [ask("c", "yesno", exact_answer="no")],
+        "phaseB/BioASQ-task12bPhaseB-testset1.json": [
+            ask("c", "yesno")
+        ],  # without answers, as given to the teams
+    }
+    for name, questions in contents.items():
+        path = tmp_path / "bioasq" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"questions": questions}), encoding="utf-8")
+    dataset = find_dataset("BioASQ")
+    assert [(i.id, i.label) for s in ("train", "test") for i in dataset.load(tmp_path, s)] == [
+        ("a", "yes"),
+        ("c", "no"),
+    ]
+    # BLURB's lists go before the names of the files.
+    write(tmp_path / "bioasq" / "indexing" / "dev_id.tsv", ["c,a"])
+    assert [i.id for i in dataset.load(tmp_path, "dev")] == ["c", "a"]
+    with pytest.raises(UsageError, match=r"has no train split here \(found: dev\)"):
+        dataset.load(tmp_path, "train")
+
+
+def test_tables_of_other_editions_are_read_by_the_names_of_their_columns(tmp_path: Path) -> None:
+    # BLUE's BIOSSES and DDI: other names, other columns among them, a header where BLURB has none.
+    header = ("index", "genre", "year", "sentence1", "sentence2", "score")
+    write(tmp_path / "biosses/train.tsv", header, (7, "x", "y", "A", "B", 3.5), (8, "x", "y", "A"))
+    with pytest.raises(BadInput, match=r"line 3: has 4 columns, not 6 \(index, genre, .*, score\)"):
+        find_dataset("biosses").load(tmp_path, "train")
+    write(tmp_path / "biosses/train.tsv", header, (7, "x", "y", "A", "B", 3.5))
+    (pair,) = find_dataset("biosses").load(tmp_path, "train")
+    assert (pair.id, pair.text, pair.pair, pair.label) == ("7", "A", "B", 3.5)
+    write(tmp_path / "ddi/train.tsv", ("index", "sentence", "label"), ("d1", "@DRUG$", "DDI-int"))
+    (relation,) = find_dataset("DDI").load(tmp_path, "train")
+    assert (relation.id, relation.label, relation.line) == ("d1", "DDI-int", 2)
+
+
 def test_missing_datasets_say_where_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"ChemProt is not in .*expected chemprot/blurb.*BioCreative"):
         find_dataset("chemprot").load(tmp_path, "test")

@@ -9,7 +9,6 @@ from pathlib import Path
 from biosmith.bench.kinds import Classes, one_of
 from biosmith.rejects import Rejects
 from biosmith.tasks.instances import Instance, read_table, with_entities
-from biosmith.text import files
 
 COLUMNS = ("index", "sentence", "label")
 
@@ -20,9 +19,7 @@ class BlueRelations(Classes):
 
     def read(self, path: Path, split: str, rejects: Rejects) -> Iterator[Instance]:
         """See `Table`."""
-        with files.open_decompressed(path) as stream:
-            header = stream.readline().rstrip(b"\r\n") == "\t".join(COLUMNS).encode()
-        yield from with_entities(path, read_table(path, COLUMNS, self._make, rejects, header=header))
+        yield from with_entities(path, read_table(path, COLUMNS, self._make, rejects, header=False))
 
     def _make(self, cells: dict[str, str]) -> Instance:
         return Instance(cells["index"], cells["sentence"], one_of(cells["label"], self.labels))

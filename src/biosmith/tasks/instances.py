@@ -82,6 +82,10 @@ class Question:
     line: int | str = 0
 
 
+# Names that other editions of the same files (BLUE's) give to columns.
+OTHER_NAMES = {"id": ("index",), "pair_id": ("index",), "sent1": ("sentence1",), "sent2": ("sentence2",)}
+
+
 class BadRow(ValueError):
     """A row that is no instance; the message says what is wrong with it."""
 
@@ -98,32 +102,34 @@ def read_table(
 
     Args:
         path: plain, .gz or .xz.
-        columns: names of the columns, in their order.
+        columns: names of the columns, in their order; a first line that names them all, in any order and perhaps among
+            others, is a header and says where they stand.
         make: an instance from the cells of a row by name; raises `BadRow` where they do not make one.
         rejects: collects bad rows, with their line.
-        header: whether the first line names the columns.
+        header: whether the first line has to be a header.
 
     Raises:
         BadInput: the header is another one, the file is damaged or not UTF-8; a bad row where `rejects` is strict.
     """
     with files.open_decompressed(path) as stream:
-        number = 0
+        number, names, places = 0, tuple(columns), tuple(range(len(columns)))
         try:
             for number, raw in enumerate(stream, start=1):
                 row = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 cells = row.split("\t")
-                if header and number == 1:
-                    if cells != list(columns):
-                        raise BadInput(path, "has another header", record="line 1", value=row, valid=columns)
+                if number == 1 and (named := _places(cells, columns)):
+                    names, places = tuple(cells), named
                     continue
+                if header and number == 1:
+                    raise BadInput(path, "has another header", record="line 1", value=row, valid=columns)
                 if not row:
                     continue
-                if len(cells) != len(columns):
-                    reason = f"has {len(cells)} columns, not {len(columns)} ({', '.join(columns)})"
+                if len(cells) != len(names):
+                    reason = f"has {len(cells)} columns, not {len(names)} ({', '.join(names)})"
                     rejects.add(path, f"line {number}", reason, row)
                     continue
                 try:
-                    made = make(dict(zip(columns, cells, strict=True)))
+                    made = make({name: cells[place] for name, place in zip(columns, places, strict=True)})
                 except BadRow as error:
                     rejects.add(path, f"line {number}", str(error), row)
                     continue
@@ -132,6 +138,14 @@ def read_table(
             raise BadInput(path, f"is not UTF-8: {error.reason}", record=f"line {number}") from error
         except files.BROKEN as error:
             raise BadInput(path, f"is damaged: {error}", record=f"after line {number}") from error
+
+
+def _places(cells: Sequence[str], columns: Sequence[str]) -> tuple[int, ...]:
+    """Where a header has the columns, by their names or other usual ones; empty if it does not name each of them."""
+    names = [cell.strip().lower() for cell in cells]
+    wanted = [[name, *OTHER_NAMES.get(name, ())] for name in columns]
+    found = [next((names.index(name) for name in group if name in names), -1) for group in wanted]
+    return () if -1 in found else tuple(found)
 
 
 def with_entities(path: Path, instances: Iterator[Instance]) -> Iterator[Instance]:

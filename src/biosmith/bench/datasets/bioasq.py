@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +21,26 @@ LABELS = ("yes", "no")
 
 @dataclass(frozen=True)
 class BioASQ(Classes):
-    """The official question files (any *.json in the folder) and BLURB's lists of ids in `indexing/`."""
+    """The official question files (any *.json in the folder or below) and BLURB's lists of ids in `indexing/`.
+
+    Without such lists any edition's own: all yes/no questions of `training12b_new.json` (train) and `12B1_golden.json`, ...
+    (test).
+    """
 
     def find(self, data: Path) -> dict[str, list[Path]]:
         """See `Dataset`; a split is there when its list of ids is, and a question file."""
-        lists = self._lists(data)
-        folder = next(iter(lists.values())).parent.parent
-        questions = [p for p in sorted(folder.iterdir()) if files.strip_compression(p.name).endswith(".json")]
+        try:
+            lists = self._lists(data)
+        except UsageError:
+            folders = (folder for name in self.about.folders if (folder := data / name).is_dir())
+            there = (
+                *map(_json_files, folders),
+                sorted(filter(_is_json, data.iterdir())) if data.is_dir() else [],
+            )
+            if editions := next(filter(None, map(_by_name, there)), None):
+                return editions
+            raise
+        questions = _json_files(next(iter(lists.values())).parent.parent)
         return {split: [path, *questions] for split, path in lists.items() if questions}
 
     def _lists(self, data: Path) -> dict[str, Path]:
@@ -44,25 +59,44 @@ class BioASQ(Classes):
         found = self.find(data)
         if split not in found:
             raise missing_split(self.about, split, found)
-        listing, *question_files = found[split]
+        listing = None if _is_json(found[split][0]) else found[split][0]
         known: dict[str, tuple[Path, Any]] = {}
-        for file in question_files:
+        for file in filter(_is_json, found[split]):
             questions = read_json(file).get("questions")
-            if not isinstance(questions, list):
-                continue
-            known |= {str(q.get("id")): (file, q) for q in questions if isinstance(q, dict)}
+            for question in questions if isinstance(questions, list) else ():
+                # The questions of a test are given out without answers, and with them once it is over.
+                if isinstance(question, dict) and (
+                    "exact_answer" in question or question.get("id") not in known
+                ):
+                    known[str(question.get("id"))] = (file, question)
         if not known:
-            raise UsageError(f"no question file in {listing.parent.parent}. {self.about.source}")
+            raise UsageError(f"no question in {', '.join(map(str, found[split]))}. {self.about.source}")
+        asked = [id for id, (_, question) in known.items() if question.get("type") == "yesno"]
         collected = Rejects(strict=True) if rejects is None else rejects
         instances = []
-        for id in _ids(listing):
+        for id in asked if listing is None else _ids(listing):
             try:
                 instances.append(_instance(id, known))
             except BadRow as error:
-                collected.add(listing, f"question {id}", str(error))
+                collected.add(listing or known[id][0], f"question {id}", str(error))
         if not instances and not collected.count:
             raise no_instances(self.about, found[split])
         return instances
+
+
+def _is_json(path: Path) -> bool:
+    return files.strip_compression(path.name).lower().endswith(".json")
+
+
+def _json_files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*.json*")) if _is_json(path) and path.is_file()]
+
+
+def _by_name(there: Sequence[Path]) -> dict[str, list[Path]]:
+    """BioASQ's own files of a split, under the names that its editions give them."""
+    patterns = {"train": r"train\w*?\d+b", "test": r"\d+b\d?_golden"}
+    found = {split: [p for p in there if re.search(name, p.name.lower())] for split, name in patterns.items()}
+    return {split: paths for split, paths in found.items() if paths}
 
 
 def _ids(listing: Path) -> list[str]:
