@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import tarfile
 import zipfile
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import IO, cast
 
 import pytest
 
+from biosmith.artefact import Manifest
 from biosmith.errors import UsageError
 from biosmith.text import files
 
@@ -48,6 +50,26 @@ def test_a_truncated_gzip_file_gives_all_bytes_before_the_cut(tmp_path: Path) ->
     assert content.startswith(got)
     assert len(got) > 0.4 * len(content)
     entries.close()
+
+
+def test_a_pipe_is_refused_at_once_for_files_are_opened_several_times(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")  # opening it would wait for a writer that never comes
+    for name in (tmp_path / "pipe", "-"):
+        with pytest.raises(UsageError, match="pipes are not read, save what they give in a file"):
+            files.walk(name)
+
+
+@pytest.mark.parametrize("kind", ["vocabulary", "tokens", "run", "model", "tuned"])
+def test_an_artefact_without_documents_is_refused_though_it_has_files_of_text(
+    tmp_path: Path, kind: str
+) -> None:
+    # A list of pieces or a model card is plain text to every reader.
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n", encoding="utf-8")
+    Manifest(kind).save(tmp_path)
+    with pytest.raises(UsageError, match=f"is a {kind} artefact, which holds no documents"):
+        files.walk(tmp_path)
+    Manifest("corpus").save(tmp_path)
+    assert files.walk(tmp_path) == [tmp_path / "vocab.txt"]
 
 
 def test_folders_are_walked_in_sorted_order_without_hidden_and_checksum_files(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-from biosmith.artefact import MANIFEST, is_artefact, write_by_rename
+from biosmith.artefact import MANIFEST, is_artefact, load_manifest, write_by_rename
 from biosmith.errors import UsageError
 from biosmith.rejects import REJECTS
 
@@ -28,6 +28,8 @@ HEAD = 1 << 16  # bytes that formats get to look at
 COMPRESSED = (".gz", ".xz")
 # Checksums beside a data file, and what biosmith writes beside its own: never documents themselves.
 SIDE_FILES = (".md5", ".sha1", ".sha256", ".sha512", f".{MANIFEST}", f".{REJECTS}")
+# Kinds of artefacts whose folders hold files of text (word lists, model cards, logs), but no documents.
+WITHOUT_DOCUMENTS = ("vocabulary", "tokens", "sentences", "run", "model", "tuned", "results")
 
 # What reading raises when a compressed stream or an archive is cut or damaged.
 BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile)
@@ -60,13 +62,19 @@ def walk(source: str | os.PathLike[str]) -> list[Path]:
     are passed over.
 
     Raises:
-        UsageError: the path does not exist.
+        UsageError: the path does not exist, is a pipe, or is an artefact that holds no documents.
     """
     root = Path(source)
+    if str(root) == "-" or (root.exists() and not root.is_file() and not root.is_dir()):
+        raise UsageError(
+            f"{root} is no file; pipes are not read, save what they give in a file and name that"
+        )
     if not root.exists():
         raise UsageError(f"{root} does not exist")
     if not root.is_dir():
         return [root]
+    if is_artefact(root) and (kind := load_manifest(root).kind) in WITHOUT_DOCUMENTS:
+        raise UsageError(f"{root} is a {kind} artefact, which holds no documents")
     found = []
     for folder, subfolders, names in os.walk(root):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
