@@ -163,6 +163,30 @@ def test_two_folders_given_to_exclude_one_by_one_are_both_kept_out(tmp_path: Pat
     assert manifest["config"]["exclude"] == sources[:2]
 
 
+def test_a_command_that_is_interrupted_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("biosmith.corpus.build.build_corpus", interrupted)
+    assert main(["corpus", "build", "x", "--out", "y"]) == FAILED
+    assert capsys.readouterr().err == "biosmith: stopped; what was finished is kept, --resume goes on\n"
+
+
+def test_a_run_that_is_there_is_to_be_resumed_not_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    assert main(["pretrain", "demo", "--tokens", "x", "--out", str(tmp_path / "run")]) == WRONG_CALL
+    assert "run holds a run; go on with --resume" in capsys.readouterr().err
+
+
+def test_annotating_nothing_is_a_wrong_call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["annotate", "--out", str(tmp_path / "out.jsonl")]) == WRONG_CALL
+    assert "at least one input" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", [None, "made work/[/run]"])
 def test_square_brackets_in_paths_are_shown_as_they_are(
     text: str | None, capsys: pytest.CaptureFixture[str]

@@ -117,7 +117,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BiosmithError as error:
         return _fail(str(error), error.exit_code, as_json)
     except KeyboardInterrupt:
-        return _fail("stopped; what was finished is kept", FAILED, as_json)
+        again = ", --resume goes on" if "resume" in inspect.signature(_function(name)).parameters else ""
+        return _fail(f"stopped; what was finished is kept{again}", FAILED, as_json)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
@@ -138,8 +139,7 @@ def _parse(name: str, arguments: list[str], as_json: bool) -> Callable[[], Repor
     """The command with its arguments. A wrong call ends the program, or is one line of a `UsageError` for JSON."""
     import tyro
 
-    module, _, attribute = COMMANDS[name][0].partition(":")
-    function: Callable[..., Report] = getattr(importlib.import_module(module), attribute)
+    function = _function(name)
 
     @functools.wraps(function)
     def bind(*args: Any, **kwargs: Any) -> Callable[[], Report]:
@@ -159,6 +159,12 @@ def _parse(name: str, arguments: list[str], as_json: bool) -> Callable[[], Repor
             message = " ".join(re.sub("[─╭╮╰╯│]+", " ", printed.getvalue()).split())
             raise UsageError(message.partition(" For full helptext")[0]) from None
         raise
+
+
+def _function(name: str) -> Callable[..., Report]:
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    function: Callable[..., Report] = getattr(importlib.import_module(module), attribute)
+    return function
 
 
 def _describe(function: Callable[..., Report]) -> str:

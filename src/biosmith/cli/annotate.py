@@ -79,7 +79,10 @@ def annotate(
     from biosmith.annotate.files import Options, annotate_files
     from biosmith.annotate.released import default_tagger
     from biosmith.annotate.units import Shard
+    from biosmith.errors import UsageError
 
+    if not inputs:
+        raise UsageError("annotate needs at least one input: a file, a folder or an archive")
     model = model or (default_tagger(),)
     options = Options(engine, device, on_long, keep, format, workers, precision, normalise, link, pairs)
     part = None if shard is None else Shard.parse(shard)

@@ -76,6 +76,8 @@ def pretrain(
     from biosmith.recipes import find_recipe
     from biosmith.recipes.biovae import VAE_RECIPES
 
+    if not resume and (out / "checkpoints").is_dir():
+        raise UsageError(f"{out} holds a run; go on with --resume, or choose another --out")
     settings = Settings(
         device=device,
         workers=workers,
