@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biosmith.errors import UsageError
+from biosmith.errors import BadInput, UsageError
 from biosmith.tasks.labels import (
     SCHEMES,
     LabelSet,
@@ -114,3 +115,28 @@ def test_the_scheme_is_guessed_from_the_labels() -> None:
     assert guess_scheme(["O", "I-X"]) == "IO"
     assert guess_scheme(["O", "B-X", "S-X"]) == "IOBES"
     assert guess_scheme(["O", "B-X", "U-X"]) == "BIOUL"
+
+
+def test_label_maps_of_types_alone_are_read_as_inside_tags() -> None:
+    # Taggers on the hub are often named so (O, Disease); transformers' own pipeline reads them as I-Disease, too.
+    found = LabelSet.of_folder(Path("tagger"), ["Cell-Line", "O", "Disease"])
+    assert found == LabelSet(("I-Cell-Line", "O", "I-Disease"), "IO")
+    assert found.types == ["Cell-Line", "Disease"]
+    mixed = ("B-Disease", "I-Disease", "O")
+    assert LabelSet.of_folder(Path("tagger"), mixed) == LabelSet(mixed, "BIO")
+
+
+@pytest.mark.parametrize(
+    "labels, reason",
+    [
+        (["LABEL_0", "LABEL_1"], "names no tags; write O, B-Disease"),
+        (["O", "B-Disease", "Drug"], "'Drug' is not a tag"),
+        (["B-Disease", "I-Disease"], "has no O"),
+    ],
+)
+def test_label_maps_that_are_no_tags_are_refused_with_the_labels_found(
+    labels: list[str], reason: str
+) -> None:
+    with pytest.raises(BadInput, match=reason) as caught:
+        LabelSet.of_folder(Path("tagger"), labels)
+    assert all(label in str(caught.value) for label in labels)

@@ -17,7 +17,7 @@ import numpy as np
 from biosmith.artefact import MANIFEST, Manifest, load_manifest
 from biosmith.errors import BadInput, UsageError
 from biosmith.tasks.decoding import Chain
-from biosmith.tasks.labels import OUTSIDE, LabelSet, guess_scheme, split_tag
+from biosmith.tasks.labels import LabelSet
 
 DEFAULT_STRIDE = 128
 TAGGERS = ("tagging", "words")
@@ -78,13 +78,7 @@ def read_tuned(folder: Path) -> TunedTagger:
     kind = kind_of(folder)
     if kind not in TAGGERS:
         raise UsageError(f"{folder} was tuned for {kind}; a tagger is needed ({', '.join(TAGGERS)})")
-    try:
-        label_set = LabelSet(tuple(labels), guess_scheme(labels))
-        known = [split_tag(label) for label in labels]
-    except ValueError as error:
-        raise BadInput(folder, f"its label map is not of tags: {error}", value=labels) from error
-    if not any(prefix == OUTSIDE for prefix, _ in known):
-        raise BadInput(folder, "its label map has no O; it is not a tagger", value=labels)
+    label_set = LabelSet.of_folder(folder, labels)
     counts = {} if manifest is None else manifest.counts
     engine, chain = config.get("engine"), config.get("chain")
     return TunedTagger(

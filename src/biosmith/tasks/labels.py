@@ -2,19 +2,21 @@
 
 A tag is a prefix and a type: `B-Disease`, `I-Disease`, `O`; files with one type may leave it out (`B`, `I`, `O`).
 Schemes: IO marks words inside a mention, BIO its beginning too, IOBES its end and mentions of one word as well
-(BIOUL is IOBES under other letters: L is E, U is S).
+(BIOUL is IOBES under other letters: L is E, U is S). Some taggers of others name types alone (`O`, `Disease`), which is
+IO.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from biosmith.errors import UsageError
+from biosmith.errors import BadInput, UsageError
 
 OUTSIDE = "O"
 SCHEMES = {"IO": "I", "BIO": "BI", "IOBES": "BIES", "BIOUL": "BILU"}
@@ -42,6 +44,14 @@ def split_tag(tag: str) -> tuple[str, str]:
     if prefix not in ("B", "I", "E", "S") or (dash and not type):
         raise ValueError(f"{tag!r} is not a tag")
     return prefix, type
+
+
+def _is_tag(label: str) -> bool:
+    try:
+        split_tag(label)
+    except ValueError:
+        return False
+    return True
 
 
 def read_spans(tags: Sequence[str]) -> list[Span]:
@@ -139,6 +149,28 @@ class LabelSet:
             raise UsageError(f"scheme {scheme!r} is not known; valid: {', '.join(SCHEMES)}")
         prefixes = SCHEMES[scheme]
         return LabelSet((OUTSIDE, *(_join(p, type) for type in sorted(set(types)) for p in prefixes)), scheme)
+
+    @staticmethod
+    def of_folder(folder: Path, labels: Sequence[str]) -> LabelSet:
+        """The labels that the label map of a tagger's folder names; types without a prefix are read as `I` and the type.
+
+        Raises:
+            BadInput: they are no tags, or there is no `O`.
+        """
+        tags = tuple(labels)
+        if not any(map(_is_tag, tags)) and OUTSIDE not in tags:
+            reason = "its label map names no tags; write O, B-Disease, I-Disease, ... into the id2label of config.json"
+            raise BadInput(folder, reason, value=list(labels))
+        if not any(_is_tag(tag) for tag in tags if tag != OUTSIDE):
+            tags = tuple(tag if tag == OUTSIDE else f"I-{tag}" for tag in tags)
+        try:
+            for tag in tags:
+                split_tag(tag)
+        except ValueError as error:
+            raise BadInput(folder, f"its label map is not of tags: {error}", value=list(labels)) from error
+        if OUTSIDE not in tags:
+            raise BadInput(folder, "its label map has no O; it is not a tagger", value=list(labels))
+        return LabelSet(tags, guess_scheme(tags))
 
     @property
     def types(self) -> list[str]:

@@ -18,7 +18,7 @@ from biosmith.tasks.decoding import Chain, decode, log_softmax
 from biosmith.tasks.folders import read_labels
 from biosmith.tasks.inputs import Example, InputTransform, Pieces
 from biosmith.tasks.joining import unmarked_sets
-from biosmith.tasks.labels import OUTSIDE, LabelSet, guess_scheme, read_spans, split_tag, write_tags
+from biosmith.tasks.labels import OUTSIDE, LabelSet, read_spans, split_tag, write_tags
 from biosmith.tasks.network import AnyTagger, load_tagger
 from biosmith.tasks.tagged import TaggedSentence
 from biosmith.tasks.training import choose_device
@@ -222,14 +222,7 @@ class Tagger:
         Raises:
             UsageError, BadInput: the folder is not a tuned tagger, or is damaged.
         """
-        labels = read_labels(folder)
-        try:
-            label_set = LabelSet(tuple(labels), guess_scheme(labels))
-            known = [split_tag(label) for label in labels]
-        except ValueError as error:
-            raise BadInput(folder, f"its label map is not of tags: {error}", value=labels) from error
-        if not any(prefix == OUTSIDE for prefix, _ in known):
-            raise BadInput(folder, "its label map has no O; it is not a tagger", value=labels)
+        label_set = LabelSet.of_folder(folder, read_labels(folder))
         network = load_tagger(folder)
         limit = network.positions if max_length is None else min(max_length, network.positions)
         engine = TorchEngine(network, choose_device(device))
