@@ -47,8 +47,9 @@ def prepare(
 
     Args:
         dataset: chemprot, ddi, hoc or ebm-pico.
-        raw: the corpus as its authors release it: a folder, or (all but ChemProt) the archive. Of DDI the release that
-            BLURB took, with folders train_dataset and test_dataset (DDIextraction_2013.tar.gz).
+        raw: the corpus as its authors release it: a folder, or (all but ChemProt) the archive. BLURB's
+            instances of DDI are of the release with folders train_dataset and test_dataset (DDIextraction_2013.tar.gz);
+            those of the authors' own (DDICorpus-2013.zip) differ in ten documents.
         out: the folder to make, with train.tsv, dev.tsv and test.tsv.
         splits: DDI, HoC, EBM PICO: the folder with the lists of each split (train_files.tsv, ... or train_pmid.tsv,
             ...); looked for beside the corpus.
@@ -59,7 +60,7 @@ def prepare(
     counts = make(dataset, raw, out, splits, faults)
     text = f"{out}: " + ", ".join(f"{split} {count:,}" for split, count in counts.items())
     if faults.count:
-        text += f"\n{faults.count} faults of the corpus were taken as they are, as the benchmark does:\n"
+        text += f"\n{faults.count} faults of the corpus:\n"
         text += "\n".join(map(_place, faults.items))
     values = {"dataset": dataset, "out": str(out), "instances": counts}
     return Report({**values, "faults": faults.count, "fault_items": faults.items}, text)

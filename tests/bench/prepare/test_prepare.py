@@ -98,6 +98,22 @@ def test_ddi_pairs_keep_their_offsets_and_line_ends_become_spaces(tmp_path: Path
     assert row == "p0\t@DRUG$ and @DRUG$  react.\tDDI-effect\n"
 
 
+def test_a_pair_of_ddi_that_interacts_in_no_known_way_is_left_out_and_listed(tmp_path: Path) -> None:
+    faults = Rejects()
+    archive = ddi_corpus(tmp_path, XML.format(ddi="true", type=""))
+    assert prepare("ddi", archive, tmp_path / "out", faults=faults) == {"train": 0, "dev": 0, "test": 0}
+    assert [item["record"] for item in faults.items] == ["p0"] * 3
+    assert faults.items[0]["reason"] == 'has ddi="true" and no type; the pair is left out'
+
+
+def test_ddi_is_prepared_from_the_release_of_its_authors_too(shared_data: Path, tmp_path: Path) -> None:
+    ddi, faults = shared_data / "benchmarks/ddi", Rejects()
+    counts = prepare("ddi", ddi / "DDICorpus-2013.zip", tmp_path / "out", ddi / "blurb/indexing", faults)
+    # One training pair has ddi="true" and no type; no offset of that release is wrong (SOURCES-sequence.md).
+    assert counts == {"train": 25296 - 1, "dev": 2496, "test": 5716}
+    assert [item["record"] for item in faults.items] == ["DDI-DrugBank.d236.s29.p0"]
+
+
 def test_what_cannot_be_prepared_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="valid: chemprot, ddi, hoc"):
         prepare("gad", tmp_path, tmp_path / "out")
@@ -105,10 +121,7 @@ def test_what_cannot_be_prepared_is_said(tmp_path: Path) -> None:
         prepare("chemprot", tmp_path, tmp_path / "out")
     with pytest.raises(UsageError, match="no lists of the files"):
         prepare("ddi", tmp_path, tmp_path / "out")
-    archive = ddi_corpus(tmp_path, XML.format(ddi="true", type=""))
-    with pytest.raises(BadInput, match=r'p0: has ddi="true" and no type'):
-        prepare("ddi", archive, tmp_path / "out")
-    ddi_corpus(tmp_path, XML.format(ddi="false", type=""))
+    archive = ddi_corpus(tmp_path, XML.format(ddi="false", type=""))
     (tmp_path / "dev_files.tsv").write_text("dev/y.xml\n", encoding="utf-8")
     with pytest.raises(
         BadInput, match=r"dev_files.tsv: names a file that is not in the corpus \(found 'dev/y.xml'\)"

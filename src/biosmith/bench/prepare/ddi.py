@@ -2,7 +2,8 @@
 
 A discontinuous mention is replaced from its first to its last character; overlapping mentions become one marker.
 Offsets are taken as the file has them: the release that BLURB used has 23 mentions whose offsets are one too high, and
-its instances inherit them.
+its instances inherit them. The authors' own release (DDICorpus-2013.zip) names its folders otherwise and differs in ten
+files; its instances are nearly BLURB's.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from biosmith.tasks.instances import ENTITIES
 from biosmith.text.xml import elements
 
 LISTS = {split: f"{split}_files.tsv" for split in ("train", "dev", "test")}
+# folder of the release that BLURB used -> of the authors' own
+AUTHORS = {"train_dataset/": "Train/", "test_dataset/": "Test for DDI Extraction task/"}
 
 
 def prepare(
@@ -31,7 +34,7 @@ def prepare(
     where = "BLURB's preprocessing has them as indexing/DDI"
     lists = find_lists(raw, splits, LISTS, ("indexing", "blurb/indexing", "."), where)
     wanted = {split: read_list(path) for split, path in lists.items()}
-    corpus = wanted_members(raw, ".xml", {name for names in wanted.values() for name in names})
+    corpus = _read(raw, {name for names in wanted.values() for name in names})
     collected = Rejects() if faults is None else faults
     with folder_by_rename(out) as temporary:
         counts = {}
@@ -43,6 +46,15 @@ def prepare(
     return counts
 
 
+def _read(raw: Path, names: set[str]) -> dict[str, bytes]:
+    """The files under the names of the lists, whichever release they are from."""
+    theirs = {
+        name: name.replace(ours, own, 1) for name in names for ours, own in AUTHORS.items() if ours in name
+    }
+    found = wanted_members(raw, ".xml", names | set(theirs.values()))
+    return found | {name: found[own] for name, own in theirs.items() if own in found}
+
+
 def _pairs(content: bytes, name: str, faults: Rejects) -> Iterator[Pair]:
     for document in elements(BytesIO(content), ("document",), name):
         for sentence in document.iterchildren("sentence"):
@@ -52,12 +64,15 @@ def _pairs(content: bytes, name: str, faults: Rejects) -> Iterator[Pair]:
                 spans[entity.get("id")] = _hull(entity, name)
                 _compare(entity, text, name, faults)
             for pair in sentence.iterchildren("pair"):
+                if pair.get("ddi") == "true" and not pair.get("type"):
+                    faults.add(name, pair.get("id"), 'has ddi="true" and no type; the pair is left out')
+                    continue
                 ends = [spans.get(pair.get(side)) for side in ("e1", "e2")]
                 if ends[0] is None or ends[1] is None:
                     raise BadInput(name, "a pair names an entity that is not there", record=pair.get("id"))
                 marked = mark(text, ends[0], ends[1], ("@DRUG$", "@DRUG$"), "@DRUG-DRUG$")
                 both = ((*ends[0], "DRUG"), (*ends[1], "DRUG"))
-                yield Pair(pair.get("id", ""), marked, _label(pair, name), text, both)
+                yield Pair(pair.get("id", ""), marked, _label(pair), text, both)
 
 
 def _hull(entity: Element, name: str) -> Span:
@@ -77,9 +92,5 @@ def _compare(entity: Element, text: str, name: str, faults: Rejects) -> None:
         faults.add(name, entity.get("id"), "charOffset does not fit the text; taken as it is", there)
 
 
-def _label(pair: Element, name: str) -> str:
-    if pair.get("ddi") != "true":
-        return "DDI-false"
-    if not pair.get("type"):
-        raise BadInput(name, 'has ddi="true" and no type', record=pair.get("id"))
-    return f"DDI-{pair.get('type')}"
+def _label(pair: Element) -> str:
+    return f"DDI-{pair.get('type')}" if pair.get("ddi") == "true" else "DDI-false"
