@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
 from biosmith.text.document import Argument, Document
 from biosmith.text.formats import read
@@ -80,6 +81,14 @@ def test_chemprot_tables_are_joined(tmp_path: Path) -> None:
     (relation,) = document.relations
     assert relation.arguments == (Argument("Arg1", "T1"), Argument("Arg2", "T2"))
     assert relation.infons == {"evaluated": "Y", "name": "INHIBITOR"}
+
+
+def test_a_table_of_numbers_and_words_is_not_taken_for_chemprots(tmp_path: Path) -> None:
+    (tmp_path / "S800.tsv").write_text(
+        "9606\tbmc001:2222\t4\t8\thuman\n", encoding="utf-8"
+    )  # Species-800's own
+    with pytest.raises(BadInput, match="text of no known format"):
+        list(read(tmp_path / "S800.tsv", rejects=Rejects()))
 
 
 def test_chemdner_offsets_count_from_the_title_and_from_the_abstract(tmp_path: Path) -> None:

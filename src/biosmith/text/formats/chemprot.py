@@ -29,9 +29,7 @@ Rows = dict[str, list[tuple[str, list[str]]]]  # PMID -> (where, the other cells
 
 def looks_like(head: bytes) -> bool:
     """Whether the first line is a PMID, a title and an abstract."""
-    return (
-        re.match(rb"(?:\xef\xbb\xbf)?\d+\t[^\t\n]*\s[^\t\n]*\t[^\t\n]*\s[^\t\n]*(?:\n|$)", head) is not None
-    )
+    return re.match(rb"(?:\xef\xbb\xbf)?\d+\t[^\t\n]* [^\t\n]*\t[^\t\n]* [^\t\n]*(?:\n|$)", head) is not None
 
 
 def read(
