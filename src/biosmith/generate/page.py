@@ -29,6 +29,7 @@ li.end { font-weight: 600; }
 .place { position: absolute; left: 0; width: 3.6rem; color: var(--dim); font-variant-numeric: tabular-nums; }
 .perplexity { color: var(--dim); font-size: .85rem; white-space: nowrap; }
 mark { background: var(--new); color: inherit; border-radius: .2rem; text-decoration: underline dotted; }
+@media (max-width: 44rem) { .paths { grid-template-columns: 1fr; } }
 @media print { body { max-width: none; } }
 </style>
 </head>
@@ -38,7 +39,7 @@ mark { background: var(--new); color: inherit; border-radius: .2rem; text-decora
 latent vector.</p>
 {% for pair in pairs %}
 <section>
-<h2>{{ loop.index }}. {{ pair.one }} → {{ pair.other }}</h2>
+<h2>{{ loop.index }}. {{ pair.one | truncate(60) }} → {{ pair.other | truncate(60) }}</h2>
 <div class="paths">
 {% for path in pair.paths %}
 <div><h3>{{ path.name }}</h3>
