@@ -109,7 +109,6 @@ def arm_recipe(arm: str, given: Any) -> Recipe:
                 replace(o, generator_width=0.375) if isinstance(o, ReplacedTokenDetection) else o
                 for o in base.objectives
             ),
-            optimizer=replace(base.optimizer, learning_rate=5e-4),
         )
     else:
         base = find_recipe("albert-base", "fast")
@@ -123,7 +122,8 @@ def arm_recipe(arm: str, given: Any) -> Recipe:
     recipe = replace(
         recipe,
         name=f"objectives-{arm}",
-        schedule=Linear(warmup=0.1, mode="triangle"),
+        # A discriminator that meets a high rate too early calls everything original, and stays there.
+        schedule=Linear(warmup=0.25 if arm == "rtd" else 0.1, mode="triangle"),
         batch=replace(recipe.batch, tokens=given.batch_tokens),
         evaluation=Evaluation(every=0, documents=500),
         log_every=20,
