@@ -93,6 +93,13 @@ def test_the_command_plans_latent_variable_models_on_whole_cards(capsys: pytest.
     assert "each device has a whole latent-variable model" in capsys.readouterr().err
 
 
+def test_a_card_is_known_in_capitals_too() -> None:
+    assert plan(find_recipe("demo"), gpu="H100") == plan(find_recipe("demo"), gpu="h100")
+    assert plan_vae(find_vae_recipe("biovae-demo"), gpu="L4").gpu == "l4"
+    with pytest.raises(UsageError, match="'b7' is unknown; valid: h200, h100"):
+        plan(find_recipe("demo"), gpu="B7")
+
+
 def test_a_corpus_of_no_tokens_has_no_epochs() -> None:
     with pytest.raises(UsageError, match="--tokens must be at least 1, not 0"):
         plan(find_recipe("demo"), corpus_tokens=0)

@@ -30,6 +30,7 @@ def plan_vae(recipe: VaeRecipe, gpu: str = "h100", gpus: int = 1, corpus_tokens:
     Raises:
         UsageError: an unknown card or an impossible number.
     """
+    gpu = gpu.lower()
     card = find_card(gpu, gpus, corpus_tokens)
     sentences = recipe.steps * recipe.batch.sentences
     tokens = sentences * min(SENTENCE_TOKENS, recipe.batch.length)

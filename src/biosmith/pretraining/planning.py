@@ -46,10 +46,11 @@ CARDS = {
     "v100": Card(125, 32, 1.0),
     "rtx4090": Card(165, 24, 0.5),
 }
-# Share of the data sheet's matrix products that a step reaches. "fast" at 384, 512 and 768 was measured on an H100
-# (benchmarks/results/pretraining_h100.json); 1,024 and all of "faithful" (dropout, autocast) are estimates.
+# Share of the data sheet's matrix products that a step reaches. "fast" was measured: at 384, 512 and 768 on an H100
+# (benchmarks/results/pretraining_h100.json), at 1,024 with biomegatron-345m on an H200 (parallel_pretraining.json). All of
+# "faithful" (dropout, autocast) are estimates.
 UTILISATION = {
-    "fast": {384: 0.28, 512: 0.34, 768: 0.40, 1024: 0.45},
+    "fast": {384: 0.28, 512: 0.34, 768: 0.40, 1024: 0.41},
     "faithful": {384: 0.12, 512: 0.15, 768: 0.20, 1024: 0.26},
 }
 # Share of linear with several cards: 0.83 to 0.86 measured on 2 and 4 H100s at 40,000 to 80,000 tokens a card and step
@@ -102,6 +103,7 @@ def plan(
     Raises:
         UsageError: an unknown card or an impossible number, or layers that the cards cannot share.
     """
+    gpu = gpu.lower()
     card, parameters = find_card(gpu, gpus, corpus_tokens), recipe_parameters(recipe)
     parts = phases(recipe)
     tokens = sum(round((until - since) * recipe.steps) * size for since, until, _, size in parts)
