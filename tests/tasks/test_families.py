@@ -11,6 +11,7 @@ import torch
 from biosmith.artefact import Manifest
 from biosmith.models.encoder import Encoder
 from biosmith.tasks import fitting
+from biosmith.tasks.folders import readable_positions
 from biosmith.tasks.layers import depth_of
 from biosmith.tasks.tagged import load_split
 from tasks.conftest import write_tiny_model
@@ -77,3 +78,26 @@ def test_the_projection_of_narrow_embeddings_learns_as_slowly_as_they_do() -> No
     ):
         assert depth_of(name) == 0
     assert depth_of("encoder.layers.0.attention.qkv.weight") == 1
+
+
+@pytest.mark.parametrize(
+    ("family", "readable"), [("Bert", 40), ("DistilBert", 40), ("Roberta", 38), ("MPNet", 38), ("Luke", 38)]
+)
+def test_a_model_reads_as_many_tokens_as_its_table_has_places_for(family: str, readable: int) -> None:
+    # The tables of RoBERTa and its kind begin behind the padding position (1), whatever they are called.
+    import transformers
+
+    values = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    if family == "DistilBert":
+        values = {"dim": 8, "n_layers": 1, "n_heads": 1, "hidden_dim": 8}
+    values |= {"vocab_size": 20, "max_position_embeddings": 40, "pad_token_id": 1}
+    config = getattr(transformers, f"{family}Config")(**values)
+    model = getattr(transformers, f"{family}Model")(config).eval()
+    assert readable_positions(model) == readable
+    ids = torch.full((1, readable), 5)
+    with torch.inference_mode():
+        assert torch.isfinite(model(input_ids=ids, attention_mask=torch.ones_like(ids))[0]).all()
+        if family in ("Roberta", "MPNet"):
+            with pytest.raises((IndexError, RuntimeError)):
+                longer = torch.full((1, readable + 1), 5)
+                model(input_ids=longer, attention_mask=torch.ones_like(longer))

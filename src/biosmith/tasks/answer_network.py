@@ -76,7 +76,7 @@ class TransformersAnswers(nn.Module):
     def __init__(self, model: Any, tokenizer: Any) -> None:
         super().__init__()
         self.model, self.tokenizer = model, tokenizer
-        self.positions = readable_positions(model.config)
+        self.positions = readable_positions(model)
 
     def logits(self, batch: Batch) -> Tensor:
         """Scores [K, 2] of the picks as start and as end."""

@@ -169,9 +169,10 @@ def set_dropout(model: Any, dropout: float) -> None:
                 getattr(part, name).p = dropout
 
 
-def readable_positions(config: Any) -> int:
-    """How many tokens a `transformers` model reads; RoBERTa's tables begin behind the padding position."""
-    positions = int(getattr(config, "max_position_embeddings", 0) or 512)
-    if config.model_type in ("roberta", "xlm-roberta", "camembert", "longformer"):
-        positions -= int(config.pad_token_id or 0) + 1
+def readable_positions(model: Any) -> int:
+    """How many tokens a `transformers` model reads; the tables of RoBERTa and its kind begin behind the padding position."""
+    positions = int(getattr(model.config, "max_position_embeddings", 0) or 512)
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            return positions - int(module.padding_idx) - 1
     return positions

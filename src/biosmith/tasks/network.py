@@ -59,7 +59,7 @@ class TransformersEncoder(nn.Module):
         self.model, self.tokenizer = model, tokenizer
         self.config = model.config
         self.width = int(model.config.hidden_size)
-        self.positions = readable_positions(model.config)
+        self.positions = readable_positions(model)
 
     def hidden(self, batch: Batch) -> Tensor:
         """Hidden states [T, D] of the top layer."""
@@ -209,7 +209,7 @@ class TransformersTagger(nn.Module):
         super().__init__()
         self.register_buffer("right", None, persistent=False)
         self.model, self.tokenizer, self.chain = model, tokenizer, chain
-        self.positions = readable_positions(model.config)
+        self.positions = readable_positions(model)
 
     def logits(self, batch: Batch) -> Tensor:
         """See `Network`."""

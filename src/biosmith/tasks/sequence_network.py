@@ -229,7 +229,7 @@ class TransformersSequences(nn.Module):
     def __init__(self, model: Any, tokenizer: Any, form: Form) -> None:
         super().__init__()
         self.model, self.tokenizer, self.form = model, tokenizer, form
-        self.positions = readable_positions(model.config)
+        self.positions = readable_positions(model)
 
     def logits(self, batch: Batch) -> Tensor:
         """Scores [N, outputs] of the batch's sequences."""
