@@ -95,6 +95,12 @@ def test_an_empty_split_is_an_error(tmp_path: Path) -> None:
         load_split(tmp_path, "test")
 
 
+def test_documents_that_all_are_set_aside_are_told_with_the_first_reason(tmp_path: Path) -> None:
+    write(tmp_path / "train.json", '{"tokens": ["Aspirin"], "ner_tags": [1]}\n')
+    with pytest.raises(BadInput, match=r"train.json, line 1: has no text: .*; no sentence is left"):
+        load_split(tmp_path, "train")
+
+
 def test_splits_are_found_under_upstream_names_in_any_compression(tmp_path: Path) -> None:
     (tmp_path / "train.tsv.gz").write_bytes(gzip.compress(b"A\tB-X\n"))
     (tmp_path / "devel.tsv").write_bytes(lzma.compress(b"B\tB-X\n"))  # compressed, whatever its name

@@ -136,6 +136,10 @@ def read_tagged(paths: Sequence[Path]) -> TaggedData:
         with Rejects() as rejects:
             data = tag_documents(read_documents(paths, rejects), list(paths))
             data = TaggedData(data.sentences, data.files, data.gold, data.untaggable, rejects.count)
+            if not data.sentences and rejects.items:
+                bad = rejects.items[0]
+                reason = f"{bad['reason']}; no sentence is left"
+                raise BadInput(bad["file"], reason, record=bad["record"], value=bad.get("value"))
     if not data.sentences:
         raise BadInput(", ".join(map(str, paths)), "holds no sentence")
     return data
