@@ -103,6 +103,59 @@ def test_weights_are_cast_on_request(tmp_path: Path) -> None:
     assert (config["dtype"], len(config["id2label"])) == ("bfloat16", 5)
 
 
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    """A pickle of a family that only transformers knows, with a label map."""
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config = transformers.RobertaConfig(
+        vocab_size=30, max_position_embeddings=20, id2label={0: "O", 1: "B-Gene", 2: "I-Gene"}, **sizes
+    )
+    torch.manual_seed(0)
+    model = transformers.RobertaForTokenClassification(config)
+    folder = tmp_path / "roberta"
+    model.save_pretrained(folder)
+    (folder / "model.safetensors").rename(tmp_path / "expected.safetensors")
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    return folder
+
+
+def test_a_pickle_of_a_family_that_only_transformers_knows_becomes_safetensors(
+    other: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["convert", str(other), "--out", str(tmp_path / "out"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["architecture"] == "RobertaForTokenClassification"
+    expected, got = (
+        load_file(tmp_path / "expected.safetensors"),
+        load_file(tmp_path / "out/model.safetensors"),
+    )
+    assert got.keys() == expected.keys()
+    assert all(torch.equal(got[name], expected[name]) for name in expected)
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "out")
+    assert theirs.config.id2label == {0: "O", 1: "B-Gene", 2: "I-Gene"}
+    cast = load_file(convert(other, tmp_path / "half", "bfloat16") / "model.safetensors")
+    assert {tensor.dtype for tensor in cast.values()} == {torch.bfloat16}
+
+
+def test_a_pickle_of_another_family_is_opened_with_the_same_care(other: Path, tmp_path: Path) -> None:
+    weights = other / "pytorch_model.bin"
+    tensors = torch.load(weights, weights_only=True)
+    torch.save({k: v for k, v in tensors.items() if k != "classifier.weight"}, weights)
+    with pytest.raises(BadInput, match=r"lacks tensors .*classifier\.weight"):
+        convert(other, tmp_path / "out")
+    victim = tmp_path / "touched"
+    torch.save({"x": _Attack(victim)}, weights)
+    with pytest.raises(BadInput, match="holds something else than tensors"):
+        convert(other, tmp_path / "out")
+    assert not victim.exists() and not (tmp_path / "out").exists()
+
+
+def test_whoever_meets_a_pickle_is_told_to_convert_it(other: Path) -> None:
+    from biosmith.tasks.network import load_tagger
+
+    with pytest.raises(UsageError, match=r"only a pickle.*biosmith convert"):
+        load_tagger(other)
+
+
 @pytest.mark.parametrize(
     ("file", "words"),
     [

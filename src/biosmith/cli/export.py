@@ -86,8 +86,8 @@ def convert(
 ) -> Report:
     """Make a safe Hugging Face folder (safetensors) of a checkpoint of another tool.
 
-    Reads Hugging Face BERT folders whose weights are safetensors or a pickle (pytorch_model.bin), which is opened
-    without running any code in it.
+    Reads Hugging Face folders of any family whose weights are safetensors or a pickle (pytorch_model.bin), which is
+    opened without running any code in it.
 
     A checkpoint of Megatron-LM (latest_checkpointed_iteration.txt, mp_rank_00/model_optim_rng.pt, ...) becomes a
     MegatronBert: shards are merged, queries, keys and values brought in order; parts that it lacks are named.
@@ -118,11 +118,23 @@ def convert(
         return _converted_vae(convert_optimus(source, out))
     from biosmith.models.checkpoint import read_config
     from biosmith.models.converting import convert as convert_folder
+    from biosmith.models.other_families import is_of_another_family
 
     convert_folder(source, out, dtype)
+    if is_of_another_family(out):
+        return _converted_other(out)
     config, raw = read_config(out)
     data = {"model": out, "architecture": (raw.get("architectures") or ["BertModel"])[0], "config": config}
     return Report(data, f"{out}: {data['architecture']}, {config.layers} layers, {config.width} wide")
+
+
+def _converted_other(out: Path) -> Report:
+    from biosmith.artefact import load_manifest
+
+    done = load_manifest(out)
+    architecture = (done.config.get("architectures") or [done.config["model_type"]])[0]
+    data = {"model": out, "architecture": architecture, "config": done.config}
+    return Report(data, f"{out}: {architecture}, {done.counts['parameters']:,} parameters")
 
 
 def _convert_megatron(source: Path, out: Path, dtype: str | None, override: tuple[str, ...]) -> Report:

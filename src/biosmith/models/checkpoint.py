@@ -188,12 +188,17 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
         if missing:
             raise BadInput(folder / INDEX, f"names shards that are not there: {', '.join(missing)}")
         return {name: tensor for shard in shards for name, tensor in _read_file(folder / shard).items()}
-    if list(folder.glob("*.bin")):
+    refuse_pickle(folder)
+    raise UsageError(f"{folder} has no {WEIGHTS}")
+
+
+def refuse_pickle(folder: Path) -> None:
+    """Raise `UsageError`, which says what to do, if a folder's weights are a pickle and nothing else."""
+    if list(folder.glob("*.bin")) and not list(folder.glob("*.safetensors")):
         raise UsageError(
             f"{folder} has no safetensors, only a pickle, which can run code when it is opened; "
             f"make a safe folder of it first: biosmith convert {folder} --out MODEL"
         )
-    raise UsageError(f"{folder} has no {WEIGHTS}")
 
 
 def _read_file(file: Path) -> dict[str, Tensor]:

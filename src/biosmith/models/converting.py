@@ -1,5 +1,5 @@
-"""Checkpoints of other tools made into safe Hugging Face folders: folders whose weights are a pickle, and checkpoints of
-Megatron-LM (`megatron_checkpoint`)."""
+"""Checkpoints of other tools made into safe Hugging Face folders: folders whose weights are a pickle (of families that
+only `transformers` knows too: `other_families`), and checkpoints of Megatron-LM (`megatron_checkpoint`)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from biosmith.models.checkpoint import INDEX, PICKLE, WEIGHTS, build_encoder, re
 from biosmith.models.families import FAMILIES
 from biosmith.models.megatron_checkpoint import convert_megatron, is_megatron
 from biosmith.models.naming import Names
+from biosmith.models.other_families import convert_other, is_of_another_family
 from biosmith.models.saving import TOKENIZER_FILES, write_folder
 
 PICKLE_INDEX = PICKLE + ".index.json"
 SUPPORTED = (
-    f"Hugging Face folders of {', '.join(FAMILIES)} with {WEIGHTS} or {PICKLE}, whole or in shards, and checkpoints "
-    "of Megatron-LM"
+    f"Hugging Face folders of {', '.join(FAMILIES)} or another family of transformers with {WEIGHTS} or {PICKLE}, whole "
+    "or in shards, and checkpoints of Megatron-LM"
 )
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -45,21 +46,31 @@ def convert(source: Path, out: Path, dtype: str | None = None) -> Path:
     if is_megatron(source):
         return convert_megatron(source, out, None if dtype is None else DTYPES[dtype]).model
     _refuse_other_kinds(source)
+    is_safe = (source / WEIGHTS).is_file() or (source / INDEX).is_file()
+    tokenizer = source if any((source / name).is_file() for name in TOKENIZER_FILES) else None
+    weights = [p for name in (WEIGHTS, INDEX, PICKLE, PICKLE_INDEX) if (p := source / name).is_file()]
+    if is_of_another_family(source):
+        tensors = read_tensors(source) if is_safe else _read_pickles(source)
+        manifest = Manifest(kind="model", inputs=[describe_input(weights[0])])
+        return convert_other(source, out, _cast(tensors, dtype), manifest, tokenizer)
     config, raw = read_config(source)
     family = FAMILIES[config.kind]
-    is_safe = (source / WEIGHTS).is_file() or (source / INDEX).is_file()
     tensors = read_tensors(source) if is_safe else _renamed(_read_pickles(source), family)
     build_encoder(source, config, raw, tensors)
     raw = family.config_to_hugging_face(config, raw)
     if dtype is not None:
-        wanted = DTYPES[dtype]
-        tensors = {name: t.to(wanted) if t.is_floating_point() else t for name, t in tensors.items()}
+        tensors = _cast(tensors, dtype)
         raw = {key: value for key, value in raw.items() if key != "torch_dtype"} | {"dtype": dtype}
-    tokenizer = source if any((source / name).is_file() for name in TOKENIZER_FILES) else None
-    weights = [p for name in (WEIGHTS, INDEX, PICKLE, PICKLE_INDEX) if (p := source / name).is_file()]
     manifest = Manifest(kind="model", inputs=[describe_input(weights[0])])
     write_folder(out, tensors, raw, manifest, tokenizer)
     return out
+
+
+def _cast(tensors: dict[str, Tensor], dtype: str | None) -> dict[str, Tensor]:
+    if dtype is None:
+        return tensors
+    wanted = DTYPES[dtype]
+    return {name: t.to(wanted) if t.is_floating_point() else t for name, t in tensors.items()}
 
 
 def _read_pickles(source: Path) -> dict[str, Tensor]:

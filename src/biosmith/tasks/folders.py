@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from biosmith.artefact import Manifest, describe_files, load_manifest
 from biosmith.errors import BadInput, UsageError
+from biosmith.models.checkpoint import refuse_pickle
 
 # Families of the fast encoder whose heads in `transformers` are those that the networks here make.
 FAST_TYPES = ("bert", "electra", "albert")
@@ -128,12 +129,13 @@ def open_transformers(kind: Any, folder: Path, purpose: str, **options: Any) -> 
     """A model of a class of `transformers`, in 32 bits, and its tokenizer.
 
     Raises:
-        UsageError: the folder does not exist.
+        UsageError: the folder does not exist, or its weights are a pickle.
         BadInput: `transformers` cannot load it for that purpose.
     """
     from transformers import AutoTokenizer
 
     read_json(folder / "config.json")
+    refuse_pickle(folder)
     try:
         model = kind.from_pretrained(folder, dtype=torch.float32, use_safetensors=True, **options)
         tokenizer = AutoTokenizer.from_pretrained(folder)
