@@ -130,6 +130,18 @@ def test_document_files_are_found_by_their_names_and_the_kind_with_all_splits_wi
     }
 
 
+def test_folders_named_after_splits_hold_their_documents(tmp_path: Path) -> None:
+    for name in ("Train", "devel", "test"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "1.txt", f"Aspirin helps in {name}.")
+        write(tmp_path / name / "1.ann", "T1\tChemical 0 7\tAspirin\n")
+    write(tmp_path / "README-train.txt", "About the corpus.")
+    assert sorted(find_splits(tmp_path)) == ["dev", "test", "train"]
+    (sentence,) = load_split(tmp_path, "dev").sentences
+    assert sentence.words == ("Aspirin", "helps", "in", "devel", ".")
+    assert sentence.tags == ("B-Chemical", "O", "O", "O", "O")
+
+
 def test_a_missing_folder_split_or_name_is_said_with_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         load_split(tmp_path / "absent", "train")

@@ -16,7 +16,7 @@ from biosmith.rejects import Rejects
 from biosmith.tasks.labels import Span, split_tag, write_tags
 from biosmith.tasks.listed import find_listed, is_list, read_documents
 from biosmith.tasks.words import split_words
-from biosmith.text import files, sentences
+from biosmith.text import files, formats, sentences
 from biosmith.text.document import Document
 
 SPLITS: dict[str, tuple[str, ...]] = {
@@ -77,7 +77,8 @@ class TaggedData:
 def find_splits(folder: Path) -> dict[str, list[Path]]:
     """The files of each split in a dataset's folder: CoNLL files by their names, else document files by theirs.
 
-    Where lists of ids name the documents of each split, the list is the first of its files (see `listed`).
+    Where lists of ids name the documents of each split, the list is the first of its files (see `listed`). A split may
+    be a folder of documents too, as brat's corpora are released.
     A split named twice (PubTator and BioC of the same documents) is taken from the kind of file that has most splits.
 
     Raises:
@@ -92,6 +93,8 @@ def find_splits(folder: Path) -> dict[str, list[Path]]:
             return {split: paths[:1] for split, paths in exact.items() if paths}
     if listed := find_listed(folder):
         return listed
+    if inside := _find_folders(folder):
+        return inside
     kinds: dict[str, dict[str, list[Path]]] = {}
     for path in names:
         bare = files.strip_compression(path.name)
@@ -106,6 +109,17 @@ def find_splits(folder: Path) -> dict[str, list[Path]]:
             "(plain, .gz or .xz), or document files with train, dev and test in their names"
         )
     return max(kinds.values(), key=lambda splits: ("train" in splits, len(splits)))
+
+
+def _find_folders(folder: Path) -> dict[str, list[Path]]:
+    """The documents of the folders that are named after splits; empty without one for training."""
+    names = {"train": ("training", *SPLITS["train"]), "dev": SPLITS["dev"], "test": SPLITS["test"]}
+    inside = [path for path in sorted(folder.iterdir()) if path.is_dir()]
+    found = {s: next((p for p in inside if p.name.lower() in words), None) for s, words in names.items()}
+    if found["train"] is None:
+        return {}
+    documents = {split: formats.find_files(path) for split, path in found.items() if path is not None}
+    return {split: paths for split, paths in documents.items() if paths}
 
 
 def _is_named(path: Path, stems: Sequence[str], suffix: str) -> bool:
