@@ -204,6 +204,14 @@ def test_tables_are_known_by_their_header_or_shape(
     assert all(p.kind == "sentence" for d in documents for p in d.passages)
 
 
+def test_the_case_of_a_header_makes_no_difference(tmp_path: Path) -> None:
+    content = "PMID\tTitle\tAbstract\tJournal\n7\tGout.\tIt hurts.\tLancet\n"
+    (document,) = read_one(tmp_path, "x.tsv", content)
+    assert document.id == "7"
+    assert [(p.kind, p.text) for p in document.passages] == [("title", "Gout."), ("abstract", "It hurts.")]
+    assert document.infons == {"Journal": "Lancet"}
+
+
 def test_an_unbalanced_quote_swallows_no_row(tmp_path: Path) -> None:
     rows = [f'{n}\tA "quoted sentence {n}.\t1' for n in range(20)]
     assert len(read_one(tmp_path, "x.tsv", "index\tsentence\tlabel\n" + "\n".join(rows))) == 20

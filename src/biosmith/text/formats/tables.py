@@ -1,9 +1,9 @@
 """Tab-separated tables with a text in each row, as benchmarks ship them: GAD, EU-ADR, BIOSSES, HoC, ChemProt, DDI.
 
 A row is a document of a passage (or two, for pairs) of kind "sentence"; the other columns are its infons. With a
-header the columns are known by name; without one, two columns are text and label, three are id, text and label.
-Quotes are literal: a cell ends at a tab, a row at a line end. Rows without an id are named after the file and their
-index or line. Lists of ids and labels without any text, which come with the same suffixes, are set aside.
+header the columns are known by name, in capitals or not; without one, two columns are text and label, three are id,
+text and label. Quotes are literal: a cell ends at a tab, a row at a line end. Rows without an id are named after the
+file and their index or line. Lists of ids and labels without any text, which come with the same suffixes, are set aside.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     stem = files.strip_compression(PurePath(file).name).rpartition(".")[0] or PurePath(file).name
     for number, line in itertools.chain(first, numbered):
         cells = tuple(line.split("\t"))
-        if not line.strip() or cells == columns:
+        if not line.strip() or _named(cells) == columns:
             continue
         if len(cells) != len(columns):
             reason = f"has {len(cells)} columns, not the {len(columns)} of {', '.join(columns)}"
@@ -72,19 +72,24 @@ def _columns(lines: Sequence[str]) -> tuple[str, ...] | None:
     """The names of the columns, from the header or from the shape of the rows; None if this is no such table."""
     if not lines:
         return None
-    names = lines[0].split("\t")
+    names = _named(lines[0].split("\t"))
     if (
         len(names) > 1
         and any(name in TEXTS for name in names)
         and all(re.fullmatch(r"\w+", n) for n in names)
     ):
-        return tuple(names)
+        return names
     rows = [line.split("\t") for line in lines]
     columns = _WITHOUT_HEADER.get(len(rows[0]))
     if columns is None:
         return None
     good = [row for row in rows if len(row) == len(columns) and _fits(dict(zip(columns, row, strict=True)))]
     return columns if len(good) >= 0.8 * len(rows) else None
+
+
+def _named(header: Sequence[str]) -> tuple[str, ...]:
+    """The cells of a header, those that mean something in lower case: "PMID", "Title", "Abstract" are met as often."""
+    return tuple(name.lower() if name.lower() in TEXTS or name.lower() in IDS else name for name in header)
 
 
 def _fits(cells: dict[str, str]) -> bool:
