@@ -37,6 +37,14 @@ def test_bc2gm_counts_without_white_space_and_inclusive(tmp_path: Path) -> None:
     assert len(list(read(tmp_path, rejects=Rejects(strict=True)))) == 1
 
 
+@pytest.mark.parametrize("id", ["BC2GM000000001", "P00000001T0076", "P00000001A0076"])
+def test_bc2gm_names_sentences_of_titles_and_of_abstracts(tmp_path: Path, id: str) -> None:
+    # The test set's, and the training set's from titles (its first line) and from abstracts.
+    (tmp_path / "GENE.eval").write_text(f"{id}|3 5|p53\n", encoding="utf-8")
+    (document,) = read_one(tmp_path, "train.in", f"{id} The p53 gene.\n")
+    assert (document.id, [m.text for m in document.mentions]) == (id, ["p53"])
+
+
 def test_bc2gm_mentions_of_unknown_sentences_and_wrong_places_are_listed(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "GENE.eval.gz", "wt", encoding="utf-8") as stream:
         stream.write("BC2GM000000001|3 99|far\nBC2GM9|0 1|x\nnonsense\n")

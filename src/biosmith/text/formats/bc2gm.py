@@ -24,7 +24,7 @@ NAME = "bc2gm"
 SUFFIXES = (".in", ".eval")
 
 _GOLD, _ALTERNATIVES = "GENE.eval", "ALTGENE.eval"
-_SENTENCE = re.compile(rb"(?:BC2GM\d+|P\d{8}A\d{4}|@@\d+) \S")
+_SENTENCE = re.compile(rb"(?:BC2GM\d+|P\d{8}[AT]\d{4}|@@\d+) \S")
 _MENTION = re.compile(rb"[^\s|]+\|\d+ \d+\|")
 
 Spans = dict[str, list[tuple[int, int, str, int]]]  # sentence -> (first, last, text, line)
