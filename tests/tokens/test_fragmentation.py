@@ -130,3 +130,20 @@ def test_bad_paths_are_named(
         read_samples([blank], limit=10)
     assert main(["vocab", "report", str(tmp_path / "nothing")]) == WRONG_CALL
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_of_a_benchmarks_folder_the_splits_are_counted_and_no_copies_beside_them(
+    vocabularies: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The folder as it is passed on holds the corpus in other forms, too, and each mention once in each of them.
+    folder = tmp_path / "NCBI-disease"
+    (folder / "IOBES").mkdir(parents=True)
+    for name in ("train.tsv", "devel.tsv", "test.tsv", "IOBES/devel.tsv"):
+        (folder / name).write_text("Gout\tB-Disease\nhurts\tO\n.\tO\n", encoding="utf-8")
+    (folder / "corpus.txt").write_text(
+        "1|t|Gout hurts.\n1|a|\n1\t0\t4\tGout\tDisease\tD1\n", encoding="utf-8"
+    )
+    call = ["vocab", "report", str(vocabularies["uncased"]), "--data", str(folder), "--json"]
+    assert main(call) == DONE
+    (report,) = json.loads(capsys.readouterr().out)
+    assert report["mentions"]["NCBI-disease"]["mentions"] == 3

@@ -113,7 +113,8 @@ def report(
     Args:
         vocab: vocabulary folders, tokenizer or model folders of Hugging Face, tokenizer.json or vocab.txt files.
         terms: a file of terms, one a line, instead of the 17.
-        data: files, folders or archives of any format that biosmith reads, or corpus folders; each is one dataset.
+        data: files, folders or archives of any format that biosmith reads, or corpus folders; each is one dataset. Of a
+            benchmark's folder (NCBI-disease, BC2GM, ...) the files of its splits are read, and no copies beside them.
         out: a folder for report.json and report.png, and rejects.jsonl where something was set aside; without it the
             first of what was set aside are printed.
         limit: documents read of each path at most.
@@ -133,7 +134,7 @@ def report(
     if listing is not None:
         listing.unlink(missing_ok=True)  # of an earlier report
     with Rejects(listing) as rejects:
-        samples = read_samples(data, limit=limit, rejects=rejects)
+        samples = read_samples(data, limit=limit, rejects=rejects, choose=_files_of_splits)
         cuts = [measure(vocabulary, samples, listed) for vocabulary in loaded]
     labels = short_names(vocab)
     found = [cut.as_dict() for cut in cuts]
@@ -146,6 +147,15 @@ def report(
             say(f"{item['file']}, {item['record']}: {item['reason']}")
     listed_in = None if listing is None else str(listing)
     return Report(found, _side_by_side(cuts, labels, out), set_aside=rejects.count, set_aside_file=listed_in)
+
+
+def _files_of_splits(path: Path) -> Sequence[Path]:
+    """Of a benchmark's folder the files of its splits, of anything else the path itself."""
+    from biosmith.bench.dataset import SPLITS
+    from biosmith.bench.locating import locate
+
+    located = locate(path, ("tagging", "words"))
+    return [path] if located is None else [file for split in SPLITS for file in located.files(split)]
 
 
 def _side_by_side(cuts: Sequence[VocabularyCut], labels: Sequence[str], out: Path | None) -> Any:

@@ -12,7 +12,7 @@ How things are counted:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -93,8 +93,16 @@ class VocabularyCut:
         return asdict(self)
 
 
-def read_samples(paths: Sequence[Path], *, limit: int, rejects: Rejects | None = None) -> list[Sample]:
+def read_samples(
+    paths: Sequence[Path],
+    *,
+    limit: int,
+    rejects: Rejects | None = None,
+    choose: Callable[[Path], Sequence[Path]] = lambda path: [path],
+) -> list[Sample]:
     """Count the words and mentions of the first `limit` documents of each path (any that `biosmith.read` reads).
+
+    `choose` says which files of a path are read, where a folder holds more than its data.
 
     Raises:
         BadInput: a path has no words.
@@ -105,7 +113,7 @@ def read_samples(paths: Sequence[Path], *, limit: int, rejects: Rejects | None =
         mentions: Counter[str] = Counter()
         documents = 0
         with progress(f"Reading {name}") as advance:
-            for document in islice(_documents(path, rejects), limit):
+            for document in islice(_documents(path, choose, rejects), limit):
                 words.update(document.text.split())
                 mentions.update(mention.text for mention in document.mentions)
                 documents += 1
@@ -184,12 +192,14 @@ def _cut(vocabulary: Vocabulary, texts: Iterable[str]) -> Iterator[tuple[str, li
             yield text, encoding.tokens
 
 
-def _documents(path: Path, rejects: Rejects | None) -> Iterator[Document]:
+def _documents(
+    path: Path, choose: Callable[[Path], Sequence[Path]], rejects: Rejects | None
+) -> Iterator[Document]:
     if (path / MANIFEST).is_file():
         manifest = load_manifest(path)
         names = sorted(name for name in manifest.files if name.endswith(".parquet"))
         return read([path / name for name in names], rejects=rejects)
-    return read(path, rejects=rejects)
+    return read(choose(path), rejects=rejects)
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
