@@ -91,6 +91,11 @@ def test_chemprot_tables_are_joined(tmp_path: Path) -> None:
     assert relation.infons == {"evaluated": "Y", "name": "INHIBITOR"}
 
 
+def test_the_first_abstract_of_drugprot_may_be_missing(tmp_path: Path) -> None:
+    first, second = read_one(tmp_path, "x_abstracs.tsv", "1\tEditorial\t\n2\tTwo words\tAspirin helps.\n")
+    assert (first.id, first.text.strip(), second.text) == ("1", "Editorial", "Two words Aspirin helps.")
+
+
 def test_a_table_of_numbers_and_words_is_not_taken_for_chemprots(tmp_path: Path) -> None:
     (tmp_path / "S800.tsv").write_text(
         "9606\tbmc001:2222\t4\t8\thuman\n", encoding="utf-8"

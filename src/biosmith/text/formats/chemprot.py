@@ -24,12 +24,16 @@ _ENTITIES = ("_entities.tsv", "_entities_gs.tsv")
 _RELATIONS = ("_relations.tsv", "_relations_gs.tsv")
 COMPANIONS = (*_ENTITIES, *_RELATIONS, "_gold_standard.tsv")
 
+_ROW = re.compile(rb"\d+\t[^\t]*\t[^\t]*$")
+_WORDS = re.compile(rb"\d+\t[^\t]* [^\t]*\t[^\t]* [^\t]*$")
+
 Rows = dict[str, list[tuple[str, list[str]]]]  # PMID -> (where, the other cells)
 
 
 def looks_like(head: bytes) -> bool:
-    """Whether the first line is a PMID, a title and an abstract."""
-    return re.match(rb"(?:\xef\xbb\xbf)?\d+\t[^\t\n]* [^\t\n]*\t[^\t\n]* [^\t\n]*(?:\n|$)", head) is not None
+    """Whether the first row is a PMID, a title and an abstract, and one of the first has words in both."""
+    rows = [row.rstrip(b"\r") for row in head.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:20]]
+    return _ROW.match(rows[0]) is not None and any(_WORDS.match(row) for row in rows)
 
 
 def read(
