@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import torch
 from biosmith.artefact import Manifest, digest_file, load_manifest
 from biosmith.errors import BadInput, UsageError
 from biosmith.tasks import fitting
+from biosmith.tasks.answer_network import load_answer_network, new_answer_network
 from biosmith.tasks.inputs import InputTransform
 from biosmith.tasks.instances import Instance
 from biosmith.tasks.metrics.classification import accuracy
 from biosmith.tasks.metrics.entities import score_tags
 from biosmith.tasks.metrics.similarity import pearson
+from biosmith.tasks.network import load_tagger
 from biosmith.tasks.settings import RelationSettings, SequenceSettings, TaggingSettings
 from biosmith.tasks.tagged import load_split
 
@@ -329,6 +332,37 @@ def test_models_of_other_families_go_the_same_way(
         assert score_tags([s.tags for s in instances], values).overall.f1 > 0.5
     tuned.save(tmp_path / "out", Manifest("tuned"))
     assert fitting.load_tuned(tmp_path / "out", "cpu").predict(instances).values == values
+
+
+def test_a_model_of_another_family_is_tuned_for_one_task_after_the_other(
+    tiny_model: Path, tagging_data: Path, tmp_path: Path
+) -> None:
+    # The fast encoder leaves a head of another shape out; transformers' classes must not stumble over it either.
+    sentences = load_split(tagging_data, "train").sentences
+    once = settings_for("tagging", epochs=1)
+    first = fitting.fit("tagging", distilbert(tiny_model, tmp_path / "model"), sentences, None, once)
+    first.save(tmp_path / "tagger", Manifest("tuned"))
+    other = [dataclasses.replace(s, tags=tuple("O" if t == "O" else f"{t[0]}-New{i % 2}" for t in s.tags))
+             for i, s in enumerate(sentences)]  # fmt: skip
+    again = fitting.fit("tagging", tmp_path / "tagger", other, None, once)
+    again.save(tmp_path / "again", Manifest("tuned"))
+    assert fitting.load_tuned(tmp_path / "again", "cpu").labels == again.labels != first.labels
+    network = new_answer_network(tmp_path / "again", 0.0)
+    assert network.model.qa_outputs.weight.shape == (2, 32)
+    with pytest.raises(BadInput, match="for answers"):
+        load_answer_network(tmp_path / "again")
+
+
+def test_a_bare_encoder_of_another_family_is_no_tagger_whatever_its_label_map_says(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    # transformers would make up the head that is not there, and find mentions at random.
+    model = distilbert(tiny_model, tmp_path / "model")
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    config |= {"id2label": {"0": "O", "1": "B", "2": "I"}, "label2id": {"O": 0, "B": 1, "I": 2}}
+    (model / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"lacks tensors for token classification.*classifier\.weight"):
+        load_tagger(model)
 
 
 def test_wrong_calls_name_what_is_valid(tiny_model: Path) -> None:

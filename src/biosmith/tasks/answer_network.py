@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from biosmith.tasks.batches import Batch
 from biosmith.tasks.folders import (
     fill,
     is_fast,
+    label_options,
     open_transformers,
     prefixed,
     readable_positions,
@@ -113,7 +114,7 @@ def answer_loss(scores_K2: Tensor, batch: Batch) -> Tensor:
 def new_answer_network(folder: Path, dropout: float) -> AnyAnswers:
     """A network with the encoder of a folder; a head for answers that is there already is trained on."""
     if not is_fast(folder):
-        return _transformers_answers(folder, dropout)
+        return _transformers_answers(folder, dropout, "new")
     network = AnswerNetwork(_fast(folder), dropout, folder)
     tensors = read_tensors(folder)
     if f"{HEAD}.weight" in tensors:
@@ -128,7 +129,7 @@ def load_answer_network(folder: Path) -> AnyAnswers:
         UsageError, BadInput: the folder is missing or damaged, or has no head for answers.
     """
     if not is_fast(folder):
-        return _transformers_answers(folder, 0.0).eval()
+        return _transformers_answers(folder, 0.0, "tuned").eval()
     network = AnswerNetwork(_fast(folder), 0.0, folder)
     tensors = read_tensors(folder)
     if f"{HEAD}.weight" not in tensors:
@@ -143,9 +144,13 @@ def _fast(folder: Path) -> Encoder:
     return encoder
 
 
-def _transformers_answers(folder: Path, dropout: float) -> TransformersAnswers:
+def _transformers_answers(folder: Path, dropout: float, head: Literal["new", "tuned"]) -> TransformersAnswers:
     from transformers import AutoModelForQuestionAnswering
 
-    model, tokenizer = open_transformers(AutoModelForQuestionAnswering, folder, "for answers")
+    # The classes take their outputs from the label map, which a folder tuned for another task has for that task.
+    options = label_options(("LABEL_0", "LABEL_1")) if head == "new" else {}
+    model, tokenizer = open_transformers(
+        AutoModelForQuestionAnswering, folder, "for answers", head, **options
+    )
     set_dropout(model, dropout)
     return TransformersAnswers(model, tokenizer)

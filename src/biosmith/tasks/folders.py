@@ -10,7 +10,7 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -125,22 +125,35 @@ def fill(module: nn.Module | None, tensors: Mapping[str, Tensor], name: str, fol
     module.load_state_dict(state)
 
 
-def open_transformers(kind: Any, folder: Path, purpose: str, **options: Any) -> tuple[Any, Any]:
+def open_transformers(
+    kind: Any, folder: Path, purpose: str, head: Literal["none", "new", "tuned"], **options: Any
+) -> tuple[Any, Any]:
     """A model of a class of `transformers`, in 32 bits, and its tokenizer.
+
+    Args:
+        kind: the class, such as AutoModel.
+        folder: of the model.
+        purpose: for the message if that fails.
+        head: "none" for bare encoders; a "new" head is made where the folder's does not fit; one that is "tuned" has
+            to be there.
+        options: as `from_pretrained` takes them.
 
     Raises:
         UsageError: the folder does not exist, or its weights are a pickle.
-        BadInput: `transformers` cannot load it for that purpose.
+        BadInput: `transformers` cannot load it for that purpose, or it lacks a tuned head.
     """
     from transformers import AutoTokenizer
 
     read_json(folder / "config.json")
     refuse_pickle(folder)
+    options |= {"dtype": torch.float32, "use_safetensors": True, "ignore_mismatched_sizes": head == "new"}
     try:
-        model = kind.from_pretrained(folder, dtype=torch.float32, use_safetensors=True, **options)
+        model, found = kind.from_pretrained(folder, output_loading_info=True, **options)
         tokenizer = AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise BadInput(folder, f"transformers cannot load it {purpose}: {error}") from error
+    if head == "tuned" and found["missing_keys"]:
+        raise BadInput(folder, f"lacks tensors {purpose}", value=sorted(found["missing_keys"]))
     return model, tokenizer
 
 

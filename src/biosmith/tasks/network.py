@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -86,7 +86,7 @@ def open_encoder(folder: Path) -> AnyEncoder:
         return load_encoder(folder, dtype=torch.float32)[0]
     from transformers import AutoModel
 
-    return TransformersEncoder(*open_transformers(AutoModel, folder, "as an encoder"))
+    return TransformersEncoder(*open_transformers(AutoModel, folder, "as an encoder", "none"))
 
 
 def encoder_width(encoder: AnyEncoder) -> int:
@@ -300,8 +300,9 @@ def _transformers_tagger(
     from transformers import AutoModelForTokenClassification
 
     options = {} if labels is None else label_options(labels)
+    head: Literal["new", "tuned"] = "tuned" if labels is None else "new"
     model, tokenizer = open_transformers(
-        AutoModelForTokenClassification, folder, "for token classification", **options
+        AutoModelForTokenClassification, folder, "for token classification", head, **options
     )
     set_dropout(model, dropout)
     return TransformersTagger(model, tokenizer, chain)

@@ -298,7 +298,7 @@ def new_sequence_network(folder: Path, labels: Sequence[str], form: Form, dropou
 
     options = {**label_options(labels), "problem_type": PROBLEMS[form.target]}
     model, tokenizer = open_transformers(
-        AutoModelForSequenceClassification, folder, "for sequence classification", **options
+        AutoModelForSequenceClassification, folder, "for sequence classification", "new", **options
     )
     set_dropout(model, dropout)
     return TransformersSequences(model, tokenizer, form)
@@ -315,7 +315,7 @@ def load_sequence_network(folder: Path, labels: Sequence[str], form: Form) -> An
         from transformers import AutoModelForSequenceClassification
 
         model, tokenizer = open_transformers(
-            AutoModelForSequenceClassification, folder, "for sequence classification"
+            AutoModelForSequenceClassification, folder, "for sequence classification", "tuned"
         )
         return TransformersSequences(model, tokenizer, form).eval()
     encoder = open_encoder(folder)
