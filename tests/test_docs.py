@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from biosmith.cli import COMMANDS, main
-from biosmith.errors import DONE, SET_ASIDE
+from biosmith.cli import COMMANDS, _describe, _function, _parse, main
+from biosmith.errors import DONE, SET_ASIDE, UsageError
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -28,12 +29,12 @@ def blocks(page: Path, language: str) -> list[str]:
     )
 
 
-def commands(page: Path) -> list[list[str]]:
+def commands(page: Path, language: str = "bash") -> list[list[str]]:
     """The words of each `biosmith` command of a page's shell blocks."""
     found = []
-    for block in blocks(page, "bash"):
+    for block in blocks(page, language):
         for line in block.replace("\\\n", " ").splitlines():
-            words = line.partition("#")[0].split()
+            words = shlex.split(line, comments=True)
             if words[:1] == ["biosmith"] or words[:1] == [".venv/bin/biosmith"]:
                 found.append(words[1:])
     return found
@@ -43,9 +44,29 @@ def command_name(words: list[str]) -> str:
     return " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else words[0]
 
 
+def refused(words: list[str]) -> str:
+    """Why the parser would not take a command; nothing is run."""
+    name = command_name(words)
+    try:
+        _parse(name, [w for w in words[len(name.split()) :] if w != "--json"], as_json=True)
+    except UsageError as error:
+        return f"{' '.join(words)}: {error}"
+    return ""
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_command_in_the_documentation_exists(page: Path) -> None:
-    assert {command_name(words) for words in commands(page)} <= set(COMMANDS)
+def test_every_command_in_the_documentation_is_one_that_the_parser_takes(page: Path) -> None:
+    shown = commands(page, "bash") + commands(page, "sh")
+    assert {command_name(words) for words in shown} <= set(COMMANDS)
+    assert [reason for words in shown if (reason := refused(words))] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_of_a_commands_help_are_ones_that_the_parser_takes(name: str) -> None:
+    text = _describe(_function(name)).replace("\\\n", " ")
+    shown = [shlex.split(line)[1:] for line in re.findall(rf"(biosmith {name}(?: .*)?)$", text, re.MULTILINE)]
+    assert shown
+    assert [reason for words in shown if (reason := refused(words))] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
