@@ -195,6 +195,14 @@ def test_square_brackets_in_paths_are_shown_as_they_are(
     assert "work/[/run]" in capsys.readouterr().out
 
 
+def test_a_value_that_is_wider_than_the_window_is_shown_to_its_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    digest = "".join(f"{n:04d}" for n in range(50))
+    _show(Report({"digest": digest}), as_json=False)
+    assert "".join(capsys.readouterr().out.split()) == f"digest{digest}"
+
+
 def test_every_installed_engine_is_made_and_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     from biosmith.annotate.engines import ENGINES, is_installed, measuring
 

@@ -262,6 +262,8 @@ def _table(data: Any) -> Any:
     if not isinstance(data, Mapping):
         return Pretty(data)
     table = Table(box=None, show_header=False, padding=(0, 2))
+    table.add_column()
+    table.add_column(overflow="fold")  # a digest or a path cut short would be a wrong one
     for key, value in data.items():
         shown = f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
         table.add_row(f"[bold]{key}[/]", escape(shown))
