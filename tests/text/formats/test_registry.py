@@ -54,6 +54,17 @@ def test_folders_are_read_in_sorted_order_and_unknown_files_are_set_aside_with_t
     assert reasons["note.doc"].startswith("text of no known format")
 
 
+def test_open_files_and_single_documents_are_refused_by_what_to_give_instead(tmp_path: Path) -> None:
+    path = tmp_path / "a.xml"
+    path.write_text(MEDLINE, encoding="utf-8")
+    with path.open() as stream, pytest.raises(UsageError, match="from paths, not from open files"):
+        biosmith.read(stream)
+    (document,) = biosmith.read(path)
+    for wrong in (document, "Aspirin helps."):
+        with pytest.raises(UsageError, match=r"write\(\[document\], path\)"):
+            biosmith.write(wrong, tmp_path / "out.jsonl")
+
+
 def test_several_sources_are_read_one_after_another_each_file_once(tmp_path: Path) -> None:
     for name, content in (("a.xml", MEDLINE), ("b.xml", JATS)):
         (tmp_path / name).write_text(content, encoding="utf-8")

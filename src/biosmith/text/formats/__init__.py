@@ -101,8 +101,10 @@ def find_files(source: Source | Sequence[Source]) -> list[Path]:
     """The files that `read` would read, in its order: folders walked, companions of other files left out.
 
     Raises:
-        UsageError: a path does not exist.
+        UsageError: a path does not exist, or is an open file.
     """
+    if hasattr(source, "read"):
+        raise UsageError("documents are read from paths, not from open files")
     sources = [source] if isinstance(source, str | os.PathLike) else list(source)
     paths = list(dict.fromkeys(path for each in sources for path in files.walk(each)))
     skipped = files.drop_companions([str(path) for path in paths], _companions())
@@ -126,8 +128,10 @@ def write(documents: Iterable[Document], path: Source, *, format: str | None = N
         format: name of the format; None finds it by the suffix of the path.
 
     Raises:
-        UsageError: no format has the suffix, or the format cannot be written.
+        UsageError: no format has the suffix, or the format cannot be written, or no documents are given.
     """
+    if isinstance(documents, Document | str):
+        raise UsageError("write takes documents, not a single one or a text: write([document], path)")
     report: WriteReport = load_format(find_writer(path, format)).write(documents, Path(path))
     return report
 
