@@ -310,3 +310,23 @@ def test_nlm_chem_and_nlm_gene_are_read_as_they_are_released(tmp_path: Path) -> 
     assert [here["NLM-Gene", split] for split in SPLITS] == [2, 0, 1]
     (sentence,) = find_dataset("NLM-Gene").load(tmp_path, "test", Rejects(strict=True))
     assert (sentence.words, sentence.tags) == (("Aspirin", "in", "3"), ("B-Chemical", "O", "O"))
+
+
+def test_a_split_of_documents_that_ends_in_the_middle_is_not_scored(tmp_path: Path) -> None:
+    text = "".join(
+        f"{i}|t|Aspirin {i}\n{i}|a|It helps.\n{i}\t0\t7\tAspirin\tGene\tD\n\n" for i in range(2000)
+    )
+    path = tmp_path / "BioRED/Train.PubTator.gz"
+    path.parent.mkdir()
+    whole = gzip.compress(text.encode())
+    path.write_bytes(whole[: len(whole) // 2])
+    # Once half of the documents was taken for the split, and a line in the log spoke of offsets.
+    dataset = find_dataset("BioRED")
+    with pytest.raises(BadInput, match=r"Train.PubTator.gz, after \d+: damaged compression"):
+        dataset.load(tmp_path, "train")
+    rejects = Rejects()
+    assert dataset.load(tmp_path, "train", rejects)
+    assert rejects.count == 1
+    # A mention that is not where it should be leaves its document as it is.
+    path.write_bytes(gzip.compress(text[:200].rpartition("\n\n")[0].replace("0\t7", "1\t7").encode()))
+    assert len(dataset.load(tmp_path, "train")) > 2

@@ -142,6 +142,15 @@ def test_folders_named_after_splits_hold_their_documents(tmp_path: Path) -> None
     assert sentence.tags == ("B-Chemical", "O", "O", "O", "O")
 
 
+def test_chemdners_evaluation_is_its_test_split(tmp_path: Path) -> None:
+    for name in ("training", "development", "evaluation"):
+        write(tmp_path / f"{name}.abstracts.txt", f"1\tNaCl of {name}\tIt helps a lot.\n")
+        write(tmp_path / f"{name}.annotations.txt", "1\tT\t0\t4\tNaCl\tFORMULA\n")
+    for split, name in (("train", "training"), ("dev", "development"), ("test", "evaluation")):
+        first, _ = load_split(tmp_path, split).sentences
+        assert (first.words, first.tags) == (("NaCl", "of", name), ("B-FORMULA", "O", "O"))
+
+
 def test_a_missing_folder_split_or_name_is_said_with_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         load_split(tmp_path / "absent", "train")

@@ -12,13 +12,17 @@ from typing import Any
 from biosmith.bench.dataset import find_file, find_folder, missing_split, no_instances
 from biosmith.bench.kinds import Tagging
 from biosmith.bench.spans import reported
-from biosmith.errors import UsageError
+from biosmith.errors import BadInput, UsageError
 from biosmith.rejects import Rejects
 from biosmith.tasks.labels import OUTSIDE, Span, guess_scheme, read_spans, read_spans_strictly
 from biosmith.tasks.listed import find_listed, read_documents
 from biosmith.tasks.metrics.entities import score_spans
 from biosmith.tasks.tagged import TaggedSentence, sentence_words, tag_documents
 from biosmith.text.document import Document, Mention
+from biosmith.text.formats import mentions, offsets
+
+# Faults of places: of these the documents themselves are whole.
+OFFSETS = (mentions.DIFFERS, mentions.OUTSIDE, offsets.MISPLACED, offsets.MOVED, offsets.UNCOUNTED)
 
 DISCONTINUOUS = "is discontinuous"
 NO_WORD = "holds no word"
@@ -180,12 +184,18 @@ class DocumentTagging(Tagging):
         return {split: [path] for split, path in found.items() if path is not None}
 
     def load(self, data: Path, split: str, rejects: Rejects | None = None) -> TaggedDocuments:
-        """See `Dataset`; the text of a document wins over what a mention says of it, and that is only reported."""
+        """See `Dataset`; the text of a document wins over what a mention says of it, and that is only reported.
+
+        Whatever else is wrong with the files (one that ends in the middle, a document that cannot be read) raises.
+        """
         found = self.find(data)
         if split not in found:
             raise missing_split(self.about, split, found)
         with reported(self.about.name, rejects) as faults:
             tagged = tag(read_documents(found[split], faults), found[split])
+            lost = next((item for item in faults.items if item["reason"] not in OFFSETS), None)
+            if rejects is None and lost is not None:
+                raise BadInput(lost["file"], lost["reason"], record=lost["record"], value=lost.get("value"))
         if not tagged and (rejects is None or not faults.count):
             raise no_instances(self.about, found[split])
         return tagged
