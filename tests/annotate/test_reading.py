@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from biosmith.annotate.pieces import PieceCutter
 from biosmith.annotate.reading import TooLong, Words, lay_out, read_words
@@ -186,3 +188,23 @@ def test_words_are_where_they_say(texts: list[str], plain: bool) -> None:
             list(zip(words.starts[a:b].tolist(), words.ends[a:b].tolist(), strict=True))
             for a, b in zip(words.begins[:-1].tolist(), words.begins[1:].tolist(), strict=True)
         ] == list(sentence_words(document))
+
+
+@pytest.mark.parametrize("adds_space", [False, True])
+def test_words_of_byte_level_vocabularies_are_cut_as_inside_a_sentence(
+    adds_space: bool, tmp_path: Path
+) -> None:
+    # To RoBERTa and ModernBERT "Ġaspirin" is a word and "aspirin" the end of one; most of their tokenizers are saved
+    # without add_prefix_space, which words that are given one by one need.
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=adds_space)
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    text = " aspirin for gout , no aspirin in gout"
+    tokenizer.train_from_iterator([text] * 3, trainer)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path)
+    inside = tokenizer.encode(text).tokens
+    assert "Ġaspirin" in inside and "aspirin" not in inside
+    ids, places = PieceCutter.load(tmp_path).cut(text.split())
+    assert [tokenizer.id_to_token(i) for i in ids.tolist()] == inside and len(places) == 9
+    (pieces,) = InputTransform(tmp_path).cut_words([text.split()])
+    assert pieces.ids.tolist() == ids.tolist() and pieces.first.tolist() == places[:-1].tolist()

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from biosmith.artefact import digest_value
 from biosmith.errors import UsageError
+from biosmith.tasks.words import word_prefix
 from biosmith.tokens.encoding import REMEMBERED, PieceTable
 
 Ids = NDArray[np.int32]
@@ -56,7 +57,8 @@ class PieceCutter:
         self.tokenizer, self.name = tokenizer, name
         self.before, self.after = self._frame()
         self.unknown = self._unknown()
-        self.digest = digest_value(tokenizer.to_str())
+        described = tokenizer.to_str()
+        self.digest, self._prefix = digest_value(described), word_prefix(described)
         self._table = PieceTable()
 
     @classmethod
@@ -100,7 +102,7 @@ class PieceCutter:
         return cut
 
     def _encode(self, words: Sequence[str]) -> list[Any]:
-        readable = [[_readable(word)] for word in words]
+        readable = [[self._prefix + _readable(word)] for word in words]
         encoded: list[Any] = self.tokenizer.encode_batch_fast(
             readable, is_pretokenized=True, add_special_tokens=False
         )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from biosmith.artefact import digest_value
 from biosmith.errors import UsageError
+from biosmith.tasks.words import word_prefix
 
 AT_ONCE = 4096  # sentences given to the tokenizer in one call
 
@@ -106,7 +107,8 @@ class InputTransform:
             raise UsageError(f"{folder}: its tokenizer has no fast form, which word boundaries need")
         self.folder = Path(folder)
         self.before, self.after = self._frame()
-        self.digest = digest_value(self.tokenizer.backend_tokenizer.to_str())
+        described = self.tokenizer.backend_tokenizer.to_str()
+        self.digest, self._prefix = digest_value(described), word_prefix(described)
 
     @property
     def frame(self) -> int:
@@ -126,7 +128,7 @@ class InputTransform:
         """The pieces of sentences given as words."""
         cut: list[Pieces] = []
         for at in range(0, len(sentences), AT_ONCE):
-            chunk = [list(words) for words in sentences[at : at + AT_ONCE]]
+            chunk = [[self._prefix + word for word in words] for words in sentences[at : at + AT_ONCE]]
             encoded = self.tokenizer(
                 chunk,
                 is_split_into_words=True,

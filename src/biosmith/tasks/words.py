@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import regex
 
 # Marks that only change the character before them (accents, joiners, zero-width and bidirectional controls) stay with
@@ -21,3 +23,15 @@ def split_words(text: str, start: int = 0, end: int | None = None) -> list[tuple
     ['IL', '-', '2', '(', '5', '.', '0', 'µM', ')']
     """
     return [match.span() for match in _WORD.finditer(text, start, len(text) if end is None else end)]
+
+
+def word_prefix(tokenizer: str) -> str:
+    """What goes before a word so that a tokenizer, given as its JSON, cuts it as inside a sentence: a space, or nothing.
+
+    To byte-level vocabularies (RoBERTa, ModernBERT) a space belongs to the word after it: without it, "aspirin" would
+    be the end of another word.
+    """
+    pre_tokenizer = json.loads(tokenizer).get("pre_tokenizer") or {}
+    steps = pre_tokenizer.get("pretokenizers", [pre_tokenizer])
+    joined = any(step.get("type") == "ByteLevel" and not step.get("add_prefix_space") for step in steps)
+    return " " if joined else ""
