@@ -26,6 +26,7 @@ from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.lineage import trace_origin
 from biosmith.text.document import Document, Passage
 from biosmith.text.formats import read
+from biosmith.tokens.locking import hold_output
 
 
 def prose(count: int, seed: int) -> str:
@@ -210,6 +211,15 @@ def test_shards_keep_the_order_and_their_size(many: Path, tmp_path: Path) -> Non
     assert len(found) == manifest.counts["documents"] == 48 - 6
     sizes = [sum(len(d.text) for d in read(p)) for p in sorted((tmp_path / "out").glob("*.parquet"))]
     assert len(sizes) > 3 and max(sizes) < 4000 + 600  # one document of 60 words at most too many
+
+
+def test_a_second_process_is_kept_off_a_corpus_in_the_making(many: Path, tmp_path: Path) -> None:
+    # `--resume` in a second process would take the half-written files of the first for those of a killed run.
+    out = tmp_path / "corpus"
+    with hold_output(out), pytest.raises(UsageError, match="another process is making"):
+        build_corpus(many, out, resume=True)
+    build_corpus(many, out)
+    assert [path for path in tmp_path.iterdir() if path.suffix == ".lock"] == []
 
 
 def test_the_number_of_workers_changes_nothing(many: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from biosmith.errors import DONE, FAILED, WRONG_CALL, BadInput, UsageError
 from biosmith.text.document import Document, Passage
 from biosmith.text.sentences import split
 from biosmith.tokens import tokenizing
+from biosmith.tokens.locking import hold_output
 from biosmith.tokens.parts import list_parts
 from biosmith.tokens.store import TokenStore
 from biosmith.tokens.tokenizing import JOURNAL, tokenize_corpus
@@ -168,6 +169,17 @@ def test_documents_without_text_are_counted_and_left_out(
     with pytest.raises(BadInput, match="no text that gives a token"):
         tokenize_corpus(nothing, vocabularies["uncased"], tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
+
+
+def test_a_second_process_is_kept_off_a_store_in_the_making(
+    corpus: Path, vocabularies: dict[str, Path], tmp_path: Path
+) -> None:
+    # A second start goes on with the journal of the first and takes away what that is writing.
+    out = tmp_path / "store"
+    with hold_output(out), pytest.raises(UsageError, match="another process is making"):
+        tokenize_corpus(corpus, vocabularies["uncased"], out)
+    tokenize_corpus(corpus, vocabularies["uncased"], out)
+    assert [path for path in tmp_path.iterdir() if path.suffix == ".lock"] == []
 
 
 def test_the_command_reports_what_the_store_holds(

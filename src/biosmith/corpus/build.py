@@ -43,6 +43,7 @@ from biosmith.corpus.workers import Workers
 from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.progress import say
 from biosmith.rejects import REJECTS
+from biosmith.tokens.locking import hold_output
 
 BUILDING = ".building"
 LISTED_INPUTS = 5000  # of more source files the manifest lists folders instead
@@ -74,8 +75,8 @@ def build_corpus(
         (what cleaning removed from the ends of abstracts). read = documents + duplicates + all that was filtered.
 
     Raises:
-        UsageError: `out` exists and `resume` is not set, or it was begun with other options or sources; a source
-            does not exist.
+        UsageError: `out` exists and `resume` is not set, or it was begun with other options or sources, or another process
+            is making it; a source does not exist.
         BadInput: the sources hold nothing to read; the first bad record if the options are strict.
         BiosmithError: the disk is full; nothing is left after filtering.
     """
@@ -83,7 +84,7 @@ def build_corpus(
     options = options or BuildOptions()
     exclusion = read_exclusion(options.exclude) if options.exclude else None
     plan = make_plan(sources, options, None if exclusion is None else exclusion.digest, out=out)
-    with Workers(workers) as processes:
+    with hold_output(out), Workers(workers) as processes:
         finished = _prepare(out, plan, resume)
         if exclusion is not None and finished is None:
             exclusion.save(out / BUILDING)

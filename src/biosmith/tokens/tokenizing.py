@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from biosmith.errors import BadInput, UsageError
 from biosmith.processes import map_in_order
 from biosmith.progress import progress, say
 from biosmith.tokens.encoding import BulkEncoder
+from biosmith.tokens.locking import hold_output
 from biosmith.tokens.parts import TASKS_OF_A_WORKER, Part, list_parts, read_part
 from biosmith.tokens.store import SHARD_TOKENS, StoreWriter, Tokens, TokenStore, token_dtype
 from biosmith.tokens.vocabulary import load_vocabulary
@@ -53,18 +55,32 @@ def tokenize_corpus(
         shard_tokens: least number of tokens of a shard, the last one excepted.
 
     Raises:
-        UsageError: `out` exists and is no unfinished store of these inputs; an input is not what it should be.
+        UsageError: `out` exists and is no unfinished store of these inputs, or another process is making it; an input is not what it should be.
         BadInput: a file cannot be read, or the whole corpus has no token.
     """
     if shard_tokens < 1:
         raise UsageError(f"a shard cannot hold {shard_tokens} tokens")
     parts = list_parts(corpus)
-    mark = load_vocabulary(vocabulary).mark
     inputs = {
         "corpus": digest_file(corpus / MANIFEST),
-        "vocabulary": mark.digest,
+        "vocabulary": load_vocabulary(vocabulary).mark.digest,
         "shard_tokens": shard_tokens,
     }
+    with hold_output(out):
+        return _tokenize(corpus, vocabulary, out, parts, inputs, workers=workers, resume=resume)
+
+
+def _tokenize(
+    corpus: Path,
+    vocabulary: Path,
+    out: Path,
+    parts: Sequence[Part],
+    inputs: Mapping[str, Any],
+    *,
+    workers: int,
+    resume: bool,
+) -> TokenStore:
+    mark, shard_tokens = load_vocabulary(vocabulary).mark, int(inputs["shard_tokens"])
     journal = _open_journal(out, digest_value(inputs), resume)
     done, shards = int(journal["parts"]), journal["shards"]
     if done:
