@@ -101,6 +101,15 @@ def test_documents_that_all_are_set_aside_are_told_with_the_first_reason(tmp_pat
         load_split(tmp_path, "train")
 
 
+def test_what_is_set_aside_of_a_split_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "train.pubtator.gz"
+    text = "".join(f"{i}|t|Aspirin {i}\n{i}|a|It helps.\n\n" for i in range(2000))
+    path.write_bytes(gzip.compress(text.encode())[:-2000])
+    assert load_split(tmp_path, "train").set_aside == 1
+    assert f"1 records were set aside; the first: {path}, after " in caplog.text
+    assert "damaged compression" in caplog.text
+
+
 def test_splits_are_found_under_upstream_names_in_any_compression(tmp_path: Path) -> None:
     (tmp_path / "train.tsv.gz").write_bytes(gzip.compress(b"A\tB-X\n"))
     (tmp_path / "devel.tsv").write_bytes(lzma.compress(b"B\tB-X\n"))  # compressed, whatever its name

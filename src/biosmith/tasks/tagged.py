@@ -7,6 +7,7 @@ Lines before a sentence that begin with `# ` are comments. Quotes are words like
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ from biosmith.tasks.listed import find_listed, is_list, read_documents
 from biosmith.tasks.words import split_words
 from biosmith.text import files, formats, sentences
 from biosmith.text.document import Document
+
+log = logging.getLogger("biosmith")
 
 SPLITS: dict[str, tuple[str, ...]] = {
     "train": ("train",),
@@ -150,10 +153,15 @@ def read_tagged(paths: Sequence[Path]) -> TaggedData:
         with Rejects() as rejects:
             data = tag_documents(read_documents(paths, rejects), list(paths))
             data = TaggedData(data.sentences, data.files, data.gold, data.untaggable, rejects.count)
-            if not data.sentences and rejects.items:
+            if rejects.items:
                 bad = rejects.items[0]
-                reason = f"{bad['reason']}; no sentence is left"
-                raise BadInput(bad["file"], reason, record=bad["record"], value=bad.get("value"))
+                left = "" if data.sentences else "; no sentence is left"
+                first = BadInput(
+                    bad["file"], bad["reason"] + left, record=bad["record"], value=bad.get("value")
+                )
+                if not data.sentences:
+                    raise first
+                log.warning("%d records were set aside; the first: %s", rejects.count, first)
     if not data.sentences:
         raise BadInput(", ".join(map(str, paths)), "holds no sentence")
     return data
