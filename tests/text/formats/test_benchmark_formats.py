@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,17 @@ def test_bc2gm_names_sentences_of_titles_and_of_abstracts(tmp_path: Path, id: st
     (tmp_path / "GENE.eval").write_text(f"{id}|3 5|p53\n", encoding="utf-8")
     (document,) = read_one(tmp_path, "train.in", f"{id} The p53 gene.\n")
     assert (document.id, [m.text for m in document.mentions]) == (id, ["p53"])
+
+
+def test_mentions_of_bc2gm_in_an_archive_are_told_to_be_left_out(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "bc2gm.zip", "w") as archive:
+        archive.writestr("train/train.in", SENTENCE)
+        archive.writestr("train/GENE.eval", "BC2GM000000001|3 5|p53\n")
+    rejects = Rejects()
+    assert [len(d.mentions) for d in read(tmp_path / "bc2gm.zip", rejects=rejects)] == [0]
+    (item,) = rejects.items
+    assert item["file"].endswith("bc2gm.zip/train/GENE.eval")
+    assert item["reason"] == "mentions of this format are not read in archives; unpack it"
 
 
 def test_bc2gm_mentions_of_unknown_sentences_and_wrong_places_are_listed(tmp_path: Path) -> None:

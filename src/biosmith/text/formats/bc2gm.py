@@ -38,9 +38,10 @@ def looks_like(head: bytes) -> bool:
 def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     """Stream sentences; an .eval file gives nothing by itself and is set aside if no .in file is beside it."""
     if PurePath(files.strip_compression(file)).suffix == ".eval":
-        if not any(
-            files.strip_compression(path.name).endswith(".in") for path in Path(file).parent.glob("*")
-        ):
+        beside = Path(file).parent
+        if not beside.is_dir():
+            rejects.add(file, "file", "mentions of this format are not read in archives; unpack it")
+        elif not any(files.strip_compression(path.name).endswith(".in") for path in beside.glob("*")):
             rejects.add(file, "file", "holds mentions without their sentences (no .in file beside it)")
         return
     gold = _read_mentions(file, _GOLD, rejects)
