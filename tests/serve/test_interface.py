@@ -89,6 +89,15 @@ def test_a_batch_answers_every_line_with_a_line(client: httpx.Client) -> None:
     )
 
 
+def test_a_line_that_fails_bears_its_id_and_one_without_gets_its_number(client: httpx.Client) -> None:
+    # Clients find their documents by these.
+    lines = ['{"id": "x"}', '{"id": 7, "text": 5}', '{"text": "Gout."}', '{"id": [], "text": "Gout."}', "[]"]
+    answered = [json.loads(x) for x in client.post("/v1/batch", content="\n".join(lines)).text.splitlines()]
+    assert [d["id"] for d in answered] == ["x", "7", "3", "4", "5"]
+    assert ["error" in d for d in answered] == [True, True, False, True, True]
+    assert answered[1]["error"].startswith("line 2 ")
+
+
 def test_what_was_answered_can_be_converted(client: httpx.Client) -> None:
     documents = client.post("/v1/annotate", json={"documents": [{"id": "7", "abstract": TEXT}]}).json()[
         "documents"

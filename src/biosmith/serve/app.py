@@ -244,10 +244,9 @@ def _body(media: str, schema: dict[str, Any]) -> dict[str, Any]:
 async def _batch(service: _Service, lines: Sequence[bytes]) -> AsyncIterator[bytes]:
     """A line for each line, some at a time."""
     for start in range(0, len(lines), BATCH_DOCUMENTS):
-        parsed = [
-            _parse(line, start + i, service.limits)
-            for i, line in enumerate(lines[start : start + BATCH_DOCUMENTS])
-        ]
+        chunk = lines[start : start + BATCH_DOCUMENTS]
+        given = [_parse(line, start + i, service.limits) for i, line in enumerate(chunk)]
+        ids, parsed = [id for id, _ in given], [item for _, item in given]
         documents = [item for item in parsed if isinstance(item, Document)]
         try:
             results: list[Result] = await service.annotate(documents)
@@ -255,27 +254,34 @@ async def _batch(service: _Service, lines: Sequence[bytes]) -> AsyncIterator[byt
             results = [Failure("the service is busy; send this one again")] * len(documents)
         annotated = iter(results)
         answered = []
-        for item in parsed:
+        for id, item in zip(ids, parsed, strict=True):
             result = next(annotated) if isinstance(item, Document) else item
             if isinstance(result, Document):
                 value = to_json(result)
             else:
-                value = {"id": item.id if isinstance(item, Document) else "", "error": result.reason}
+                value = {"id": id, "error": result.reason}
             answered.append(json.dumps(value).encode() + b"\n")
         yield b"".join(answered)
 
 
-def _parse(line: bytes, index: int, limits: Limits) -> Document | Failure:
+def _parse(line: bytes, index: int, limits: Limits) -> tuple[str, Document | Failure]:
+    """The id of a line (its number, where it has none that can be used) and its document, or why it is none."""
+    number = str(index + 1)
     try:
         value = json.loads(line)
-        document = from_json(value, Rejects(keep=0), "the request", f"line {index + 1}")
-    except NotADocument as error:
-        return Failure(f"line {index + 1} {error}")
     except (ValueError, RecursionError) as error:
-        return Failure(f"line {index + 1} is not JSON: {error}")
+        return number, Failure(f"line {number} is not JSON: {error}")
+    if isinstance(value, dict) and value.get("id") is None:
+        value["id"] = number
+    id = value.get("id") if isinstance(value, dict) else None
+    named = str(id) if isinstance(id, str | int) else number
+    try:
+        document = from_json(value, Rejects(keep=0), "the request", f"line {number}")
+    except (NotADocument, ValueError, RecursionError) as error:
+        return named, Failure(f"line {number} {error}")
     if len(document.text) > limits.characters:
-        return Failure(f"line {index + 1} has more than {limits.characters:,} characters")
-    return document
+        return document.id, Failure(f"line {number} has more than {limits.characters:,} characters")
+    return document.id, document
 
 
 def _add_page(app: FastAPI, leaderboard: Path | None) -> None:
