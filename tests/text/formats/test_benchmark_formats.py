@@ -237,6 +237,13 @@ def test_the_case_of_a_header_makes_no_difference(tmp_path: Path) -> None:
     assert document.infons == {"Journal": "Lancet"}
 
 
+def test_bytes_that_are_not_utf8_cost_their_row_alone(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_bytes(b"id\tsentence\n1\tOne here.\n2\tM\xe9ni\xe8re here.\n3\tThree here.\n")
+    rejects = Rejects()
+    assert [d.id for d in read(tmp_path / "x.tsv", rejects=rejects)] == ["1", "3"]
+    assert [(i["record"], i["reason"][:9]) for i in rejects.items] == [("line 3", "not UTF-8")]
+
+
 def test_an_unbalanced_quote_swallows_no_row(tmp_path: Path) -> None:
     rows = [f'{n}\tA "quoted sentence {n}.\t1' for n in range(20)]
     assert len(read_one(tmp_path, "x.tsv", "index\tsentence\tlabel\n" + "\n".join(rows))) == 20

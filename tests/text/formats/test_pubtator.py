@@ -154,3 +154,15 @@ def test_a_relation_between_mentions_is_written_between_their_concepts(tmp_path:
     document = Document.build("1", [Passage("title", "Aspirin pain")], mentions, [relation])
     held = pubtator.project(document)
     assert [a.target for a in held.relations[0].arguments] == ["D1", "D2"]
+
+
+def test_bytes_that_are_not_utf8_cost_their_document_or_mention_and_no_other(tmp_path: Path) -> None:
+    # One name in Latin-1 among thousands of abstracts must not take all after it along. U+FFFD itself is no damage.
+    first = b"1|t|One\n1|a|Gout.\n1\t4\t8\tGo\xfct\tDisease\tD1\n\n"
+    content = first + b"2|t|M\xe9ni\xe8re\n2|a|Two\n\n3|t|" + "\ufffd".encode() + b"\n3|a|\n"
+    rejects = Rejects()
+    documents = read_text(tmp_path, content, rejects)
+    assert [d.text for d in documents] == ["One Gout.", "\ufffd"]
+    assert documents[0].mentions == ()
+    records = [(item["record"], item["reason"].partition(":")[0]) for item in rejects.items]
+    assert records == [("line 3, 1", "not UTF-8"), ("2", "not UTF-8")]

@@ -59,7 +59,9 @@ def read(stream: IO[bytes], rejects: Rejects, file: str, *, offset_unit: Unit = 
     """
     record: _Record | None = None
     for number, raw in enumerate(stream, 1):
-        line = raw.rstrip(b"\n").removesuffix(b"\r").decode("utf-8")
+        line, damage = raw.rstrip(b"\n").removesuffix(b"\r").decode("utf-8", "replace"), ""
+        if "\ufffd" in line:
+            damage = _damage(raw)
         if number == 1:
             line = line.removeprefix("\ufeff")
         if not line.strip():
@@ -68,17 +70,33 @@ def read(stream: IO[bytes], rejects: Rejects, file: str, *, offset_unit: Unit = 
         if text_line is None:
             if record is None:
                 rejects.add(file, f"line {number}", "line before the first title", line)
+            elif damage:
+                rejects.add(file, f"line {number}, {record.id}", damage, line)
             else:
                 record.rows.append((number, line))
             continue
         id, part, text = text_line.groups()
         if record is None or id != record.id or part in record.parts:
-            if record is not None:
-                yield record.document(rejects, file, offset_unit)
+            yield from _finish(record, rejects, file, offset_unit)
             record = _Record(id)
         record.parts[part] = text
-    if record is not None:
-        yield record.document(rejects, file, offset_unit)
+        record.damage = record.damage or damage
+    yield from _finish(record, rejects, file, offset_unit)
+
+
+def _damage(line: bytes) -> str:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return f"not UTF-8: {error.reason}"
+    return ""
+
+
+def _finish(record: _Record | None, rejects: Rejects, file: str, unit: Unit) -> Iterator[Document]:
+    if record is not None and record.damage:
+        rejects.add(file, record.id, record.damage, " ".join(record.parts.values()))
+    elif record is not None:
+        yield record.document(rejects, file, unit)
 
 
 def write(documents: Iterable[Document], path: Path) -> WriteReport:
@@ -103,6 +121,7 @@ class _Record:
     id: str
     parts: dict[str, str] = field(default_factory=dict)
     rows: list[tuple[int, str]] = field(default_factory=list)
+    damage: str = ""  # of title or abstract
 
     def document(self, rejects: Rejects, file: str, unit: Unit) -> Document:
         texts = [self.parts.get("t", ""), self.parts.get("a", "")]
