@@ -8,15 +8,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
+from torch import Tensor, nn
 
 import biosmith
 from biosmith.annotate import engines
 from biosmith.annotate.annotator import Annotator
 from biosmith.annotate.engines import Settings, choose_engine, quantization
+from biosmith.annotate.engines.conversion import PaddedNetwork, to_openvino
 from biosmith.annotate.engines.sharing import encoder_digest
 from biosmith.annotate.tuned import read_tuned
 from biosmith.artefact import load_manifest
@@ -97,6 +101,21 @@ def test_portable_weights_keep_to_seven_bits(tagger_folder: Path, tmp_path: Path
         if node.get_type_name() == "Constant" and node.get_element_type() == openvino.Type.i8
     ]
     assert layers and max(int(abs(weights.astype(int)).max()) for weights in layers) <= 64
+
+
+class _Windowed(nn.Module):
+    """What Longformer does: the example's length ends up in the shapes of its attention."""
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        length = int(np.asarray(input_ids.shape[1]))
+        table = torch.linspace(0, 1, length)[None, :, None].expand(input_ids.shape[0], length, 3)
+        return table * attention_mask[..., None]
+
+
+def test_a_network_that_reads_the_lengths_of_the_example_alone_is_refused() -> None:
+    pytest.importorskip("openvino")
+    with pytest.raises(BiosmithError, match=r"cannot be converted for the openvino engine.*--engine torch"):
+        to_openvino(cast("PaddedNetwork", _Windowed()))
 
 
 @pytest.mark.parametrize("engine", CPU_ENGINES)

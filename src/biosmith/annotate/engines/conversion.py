@@ -34,7 +34,7 @@ from biosmith.artefact import (
     load_manifest,
     to_plain,
 )
-from biosmith.errors import UsageError
+from biosmith.errors import BiosmithError, UsageError
 from biosmith.progress import say
 from biosmith.tasks.decoding import Chain
 from biosmith.tasks.inputs import InputTransform
@@ -100,22 +100,38 @@ def example_inputs() -> tuple[Tensor, Tensor]:
 
 
 def to_openvino(network: PaddedNetwork) -> Any:
-    """The network as an OpenVINO model of any batch and length."""
+    """The network as an OpenVINO model of any batch and length.
+
+    Raises:
+        BiosmithError: it has no such form, or scores sequences of other lengths than the example's otherwise.
+    """
     import openvino
 
     ids, mask = example_inputs()
-    with quiet(), torch.no_grad():
+    with _tracing("openvino"):
         model = openvino.convert_model(network, example_input={"input_ids": ids, "attention_mask": mask})
     for port, name in zip(model.inputs, ("input_ids", "attention_mask"), strict=True):
         port.tensor.set_names({name})
     model.reshape({port.any_name: openvino.PartialShape([-1, -1]) for port in model.inputs})
+    with _tracing("openvino"):  # what was a constant of the example shows in another shape
+        other = {
+            "input_ids": torch.ones(2, 23, dtype=torch.int64),
+            "attention_mask": torch.ones(2, 23).long(),
+        }
+        compiled = openvino.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        found = compiled({name: value.numpy() for name, value in other.items()})[0]
+        torch.testing.assert_close(torch.from_numpy(found), network(**other).float(), atol=1e-2, rtol=1e-2)
     return model
 
 
 def to_onnx(network: PaddedNetwork, file: Path) -> None:
-    """Write the network as an ONNX file of any batch and length."""
+    """Write the network as an ONNX file of any batch and length.
+
+    Raises:
+        BiosmithError: it has no such form.
+    """
     batch, length = torch.export.Dim("batch", min=1), torch.export.Dim("length", min=2)
-    with quiet(), torch.no_grad():
+    with _tracing("onnx"):
         program = torch.onnx.export(
             network,
             example_inputs(),
@@ -200,6 +216,21 @@ def _identity(folder: Path) -> Any:
     stats = [(w.name, w.stat().st_size, w.stat().st_mtime_ns) for w in weights]
     manifest = folder / MANIFEST
     return to_plain([str(folder.resolve()), digest_file(manifest) if manifest.is_file() else "", stats])
+
+
+@contextlib.contextmanager
+def _tracing(engine: str) -> Iterator[None]:
+    """Say what to do where a network cannot be traced: attention in windows, say, depends on the example's length."""
+    try:
+        with quiet(), torch.no_grad():
+            yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise BiosmithError(
+            f"the model cannot be converted for the {engine} engine ({reason}); take --engine torch"
+        ) from error
 
 
 @contextlib.contextmanager
