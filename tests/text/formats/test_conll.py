@@ -128,3 +128,15 @@ def test_what_the_writer_leaves_out_is_reported(tmp_path: Path) -> None:
         "scores of mentions": 1,
         "white space, kinds, labels and infons": 1,  # tokens have none of them
     }
+
+
+def test_bytes_that_are_not_utf8_cost_their_sentence_alone(tmp_path: Path) -> None:
+    (tmp_path / "train.tsv").write_bytes(
+        b"Gout\tB-D\nhurts\tO\n\nM\xe9ni\xe8re\tB-D\nhurts\tO\n\nPain\tB-D\nhurts\tO\n"
+    )
+    rejects = Rejects()
+    documents = list(read(tmp_path / "train.tsv", format="conll", rejects=rejects))
+    assert [d.text for d in documents] == ["Gout hurts", "Pain hurts"]
+    (item,) = rejects.items
+    assert item["record"] == "line 4"
+    assert item["reason"] == "is not UTF-8 (invalid continuation byte); its sentence is left out"

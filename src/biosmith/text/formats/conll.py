@@ -63,7 +63,11 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     """Stream documents; a sentence with a bad line goes to `rejects` with the number of the line."""
     reader = _Reader(rejects, file)
     for number, raw in enumerate(stream, 1):
-        line = raw.rstrip(b" \t\r\n").decode("utf-8")
+        try:
+            line = raw.rstrip(b" \t\r\n").decode("utf-8")
+        except UnicodeDecodeError as error:
+            reader.leave_out(number, f"is not UTF-8 ({error.reason})", raw.decode("utf-8", "replace").strip())
+            continue
         if number == 1:
             line = line.removeprefix("\ufeff")
         if line.startswith(_BLOCKS):
@@ -106,10 +110,15 @@ class _Reader:
             reason, value = f"has a tag that is none of: {_VALID}", cells[-1]
         else:
             self.tags.add(cells[-1])
-        if reason is not None and not self.broken:
+        if reason is not None:
+            self.leave_out(number, reason, value)
+        self.rows.append(cells)
+
+    def leave_out(self, number: int, reason: str, value: str | None) -> None:
+        """Set the sentence of a line aside, once."""
+        if not self.broken:
             self.rejects.add(self.file, f"line {number}", f"{reason}; its sentence is left out", value)
             self.broken = True
-        self.rows.append(cells)
 
     def end_sentence(self) -> Iterator[Document]:
         rows, self.rows = self.rows, []
