@@ -151,3 +151,16 @@ def test_the_output_form_has_the_keys_of_the_contract(tmp_path: Path) -> None:
 def test_json_is_told_apart_by_its_content(head: bytes, format: str) -> None:
     assert recognise("x.txt", head) == format
     assert recognise("x.json", head) == format
+
+
+def test_a_line_without_an_id_is_named_by_its_pmid_else_by_file_and_line(tmp_path: Path) -> None:
+    lines = [
+        '{"pmid": 38048813, "abstract": "Gout."}',
+        '{"id": 7, "pmid": 8, "text": "Gout."}',
+        '{"text": "Gout."}',
+    ]
+    for name in ("abstracts.jsonl", "abstracts"):
+        (tmp_path / name).write_text("\n".join(lines), encoding="utf-8")
+        documents = list(read(tmp_path / name, format="jsonl"))
+        assert [d.id for d in documents] == ["38048813", "7", "abstracts-3"]
+        assert documents[0].infons == {"pmid": "38048813"}

@@ -12,7 +12,7 @@ Out, and in again: `{"id", "text", "passages", "mentions": [{"start", "end", "te
 "infons"}`; keys that would be empty are left out of mentions, relations and passages.
 
 Any other key becomes an infon of the document: text as it is, everything else as JSON. A line without an id is named
-after the file and the line. Lossless for every `Document`; lone surrogates, which are no text, become U+FFFD.
+by its "pmid", else after the file and the line. Lossless for every `Document`; lone surrogates, which are no text, become U+FFFD.
 """
 
 from __future__ import annotations
@@ -144,8 +144,11 @@ def from_json(value: Any, rejects: Rejects, file: str, record: object) -> Docume
     if not any(value.get(key) is not None for key in TEXT_KEYS):
         raise NotADocument(f"has no text: none of the keys {', '.join(TEXT_KEYS)}")
     id = value.get("id")
+    if id is None and isinstance(value.get("pmid"), str | int):
+        id = value["pmid"]
     if id is None:
-        id = f"{files.strip_compression(PurePath(file).name).rpartition('.')[0]}-{str(record).rpartition(' ')[2]}"
+        name = files.strip_compression(PurePath(file).name)
+        id = f"{name.rpartition('.')[0] or name}-{str(record).rpartition(' ')[2]}"
     if not isinstance(id, str | int):
         raise NotADocument(f"id is a JSON {_kind(id)}, not a string")
     infons = infons_of(value.get("infons"))
