@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from biosmith.cli import main
-from biosmith.errors import DONE, SET_ASIDE, WRONG_CALL, BadInput
+from biosmith.errors import DONE, SET_ASIDE, WRONG_CALL, BadInput, UsageError
 from biosmith.text.document import Document, Mention, Passage
 from biosmith.text.formats import write
 from biosmith.tokens.fragmentation import TERMS, measure, read_samples, read_terms
@@ -124,6 +124,8 @@ def test_bad_paths_are_named(
     (tmp_path / "none.txt").write_text("# nothing\n", encoding="utf-8")
     with pytest.raises(BadInput, match=r"none\.txt: has no terms"):
         read_terms(tmp_path / "none.txt")
+    with pytest.raises(UsageError, match="expected terms, one a line"):
+        read_terms(tmp_path / "nowhere.txt")
     blank = tmp_path / "blank.jsonl"
     blank.write_text('{"id": "1", "text": "  "}\n', encoding="utf-8")
     with pytest.raises(BadInput, match=r"blank\.jsonl: has no words"):

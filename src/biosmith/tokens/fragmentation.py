@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from biosmith.artefact import MANIFEST, load_manifest
-from biosmith.errors import BadInput
+from biosmith.errors import BadInput, UsageError
 from biosmith.progress import progress
 from biosmith.rejects import Rejects
 from biosmith.text.document import Document
@@ -128,8 +128,11 @@ def read_terms(path: Path) -> tuple[str, ...]:
     """Terms from a file, one a line; empty lines and those that begin with # are left out.
 
     Raises:
+        UsageError: there is no such file.
         BadInput: the file has none or is not UTF-8.
     """
+    if not path.is_file():
+        raise UsageError(f"{path} is not a file; expected terms, one a line")
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
