@@ -22,6 +22,7 @@ from biosmith.annotate.annotator import Annotator
 from biosmith.annotate.engines import Settings, choose_engine, quantization
 from biosmith.annotate.engines.conversion import PaddedNetwork, to_openvino
 from biosmith.annotate.engines.sharing import encoder_digest
+from biosmith.annotate.sequences import Sequences
 from biosmith.annotate.tuned import read_tuned
 from biosmith.artefact import load_manifest
 from biosmith.errors import BiosmithError, UsageError
@@ -116,6 +117,30 @@ def test_a_network_that_reads_the_lengths_of_the_example_alone_is_refused() -> N
     pytest.importorskip("openvino")
     with pytest.raises(BiosmithError, match=r"cannot be converted for the openvino engine.*--engine torch"):
         to_openvino(cast("PaddedNetwork", _Windowed()))
+
+
+def test_a_batch_that_fails_in_openvino_leaves_the_next_ones_alone() -> None:
+    openvino = pytest.importorskip("openvino")
+    from openvino import opset13 as ops
+
+    from biosmith.annotate.engines.openvino_engine import OpenVinoEngine
+
+    ids, mask = (ops.parameter([-1, -1], np.int64, name=n) for n in ("input_ids", "attention_mask"))
+    ids.output(0).tensor.set_names({"input_ids"})
+    mask.output(0).tensor.set_names({"attention_mask"})
+    # Fails unless lengths are multiples of 16.
+    rows = ops.reshape(ids, np.array([0, -1, 16]), special_zero=True)
+    scores = ops.convert(ops.reduce_max(rows, np.array([2]), keep_dims=True), "f32")
+    engine = OpenVinoEngine(openvino.Model([scores], [ids, mask]), 1, 64, hint="f32", threads=2)
+
+    def score(length: int) -> float:
+        one = Sequences(np.full(length, 5, np.int32), np.array([0, length]), np.array([0]))
+        return float(engine(one)[0, 0])
+
+    assert score(16) == 5
+    with pytest.raises(RuntimeError):
+        score(23)
+    assert [score(length) for length in (16, 32, 48)] == [5, 5, 5]
 
 
 @pytest.mark.parametrize("engine", CPU_ENGINES)

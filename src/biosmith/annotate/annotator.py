@@ -201,6 +201,8 @@ class Annotator:
 
     def annotate_chunk(self, documents: Sequence[Document], rejects: Rejects) -> list[Document]:
         """Annotate a few documents together; if that fails, one by one, so that only the guilty fail."""
+        if not documents:
+            return []
         began = time.perf_counter()
         before = Counts(**vars(self.counts))
         done: list[Document] = []

@@ -42,17 +42,28 @@ class OpenVinoEngine:
         }
         if isinstance(model, Path):
             core.set_property({"CACHE_DIR": str(cache_folder() / "compiled")})
+        self._streams = threads
         with kept_signal_stack():
-            self._queue = openvino.AsyncInferQueue(core.compile_model(model, "CPU", options), threads)
-        self._queue.set_callback(_keep)
+            self._compiled = core.compile_model(model, "CPU", options)
+        self._queue = self._new_queue()
+
+    def _new_queue(self) -> Any:
+        with kept_signal_stack():
+            queue = openvino.AsyncInferQueue(self._compiled, self._streams)
+        queue.set_callback(_keep)
+        return queue
 
     def __call__(self, sequences: Sequences) -> Scores:
         """See `Engine`."""
         scores = np.empty((len(sequences.picks), self.outputs), np.float32)
-        for batch in padded_batches(sequences, BUDGET, self.longest):
-            inputs = {"input_ids": batch.ids_BL, "attention_mask": batch.mask_BL}
-            self._queue.start_async(inputs, (scores, batch))
-        self._queue.wait_all()
+        try:
+            for batch in padded_batches(sequences, BUDGET, self.longest):
+                inputs = {"input_ids": batch.ids_BL, "attention_mask": batch.mask_BL}
+                self._queue.start_async(inputs, (scores, batch))
+            self._queue.wait_all()
+        except Exception:
+            self._queue = self._new_queue()  # the old one would raise the same again, whatever it is given
+            raise
         return scores
 
 
