@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -91,3 +92,28 @@ def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path: Path
         assert time.monotonic() < deadline, "workers outlive the process that started them"
         time.sleep(0.05)
     assert len(children) >= 2
+
+
+FORKING = """
+import os, signal, sys, time
+from biosmith.processes import lock_file
+with open(sys.argv[1], "ab") as stream:
+    assert lock_file(stream)
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    with open(sys.argv[1], "ab") as other:
+        assert not lock_file(other)
+    time.sleep(0.5)  # the child has begun
+with open(sys.argv[1], "ab") as other:
+    held = lock_file(other)
+os.kill(child, signal.SIGKILL)
+sys.exit(0 if held else 1)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_does_not_go_on_holding_a_file(tmp_path: Path) -> None:
+    # As the workers of a data loader, where the process that holds a run's folder is killed.
+    subprocess.run([sys.executable, "-c", FORKING, str(tmp_path / "lock")], check=True, timeout=60)

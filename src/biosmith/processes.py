@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import IO, Any, TypeVar
+from weakref import WeakSet
 
 from biosmith.errors import BiosmithError
 
@@ -134,11 +135,25 @@ def _start_worker(initializer: Callable[..., None], arguments: tuple[Any, ...]) 
     initializer(*arguments)
 
 
+_HELD: WeakSet[IO[bytes]] = WeakSet()
+
+
+def _let_go() -> None:
+    for stream in list(_HELD):
+        stream.close()
+
+
+if hasattr(os, "register_at_fork"):
+    # A forked child shares the hold, and would keep it where this process is killed.
+    os.register_at_fork(after_in_child=_let_go)
+
+
 def lock_file(stream: IO[bytes]) -> bool:
     """Hold a file for as long as it is open here, however this process ends; False if another process holds it.
 
-    On a file system that has no locks nobody is kept out.
+    Forked children close it. On a file system that has no locks nobody is kept out.
     """
+    _HELD.add(stream)
     try:
         if sys.platform == "win32":
             import msvcrt

@@ -34,6 +34,7 @@ from biosmith.pretraining.metrics import FILE, PlateauWatch, read_metrics, unigr
 from biosmith.pretraining.reporting import Reporter
 from biosmith.pretraining.run import Settings, Verification, pretrain
 from biosmith.pretraining.step import COUNTS, WINDOW_SIZE
+from biosmith.tokens.locking import hold_output
 from biosmith.tokens.store import VocabularyMark, write_store
 from pretraining.conftest import write_random_store
 
@@ -197,6 +198,15 @@ def test_an_existing_run_is_not_overwritten(tokens: Path, tmp_path: Path) -> Non
     (tmp_path / "mine" / "thesis.tex").write_text("x")
     with pytest.raises(UsageError, match="no run to resume"):
         pretrain(TINY, tokens, tmp_path / "mine", resume=True, settings=INLINE)
+
+
+def test_a_run_that_another_process_trains_is_left_to_it(tokens: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with hold_output(out), pytest.raises(UsageError, match="another process is making"):
+        pretrain(TINY, tokens, out)
+    assert list(tmp_path.iterdir()) == []
+    pretrain(replace(TINY, steps=1), tokens, out)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_another_recipe_cannot_resume_and_the_differing_keys_are_named(tokens: Path, tmp_path: Path) -> None:

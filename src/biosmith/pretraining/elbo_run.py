@@ -37,7 +37,7 @@ from biosmith.pretraining.elbo_config import VaeRecipe, vae_recipe_from_plain
 from biosmith.pretraining.exporting import Export, find_checkpoint
 from biosmith.pretraining.parallel import Devices, joined
 from biosmith.pretraining.preparing import choose_device, require_same_recipe
-from biosmith.pretraining.run import CONFIG, TOKENIZER, Settings, finish, is_begun
+from biosmith.pretraining.run import CONFIG, TOKENIZER, Settings, finish, held, is_begun
 from biosmith.pretraining.run import read_config as read_run_config
 from biosmith.pretraining.sentences import READING, SIDES, WRITING, SentenceStore
 from biosmith.pretraining.tracking import find_trackers
@@ -104,6 +104,7 @@ def pretrain_vae(
 
     Raises:
         UsageError: the folder exists and `resume` is not set, or its run was begun with something else, which is named.
+            Another process trains into the folder.
         BadInput: a part is missing, damaged or of another architecture.
         BiosmithError: the sentences are of another vocabulary than `init` or `init_decoder`; the loss is not finite;
             memory is short.
@@ -121,7 +122,7 @@ def pretrain_vae(
                 f"{option} is not for {recipe.name}: each device has a whole latent-variable model"
             )
     find_trackers(settings.track)  # an unknown one is named before anything is written
-    with joined(choose_device(settings.device)) as devices:
+    with joined(choose_device(settings.device)) as devices, held(out, devices):
         store = SentenceStore.open(sentences)
         if devices.first:
             _prepare(recipe, store, out, init, init_decoder, resume, devices)

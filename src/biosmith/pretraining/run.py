@@ -13,6 +13,7 @@ import os
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ from biosmith.pretraining.step import Trainable
 from biosmith.pretraining.tracking import find_trackers
 from biosmith.progress import say
 from biosmith.randomness import derive_key
+from biosmith.tokens.locking import hold_output
 from biosmith.tokens.store import TokenStore
 from biosmith.tokens.vocabulary import load_vocabulary
 
@@ -117,7 +119,7 @@ def pretrain(
 
     Raises:
         UsageError: the folder exists and `resume` is not set, or its run was begun with another recipe, other tokens
-            or another model to start from; the differing keys are named.
+            or another model to start from; the differing keys are named. Another process trains into the folder.
         BadInput: a shard or a checkpoint is missing or damaged. Digests of shards are compared beside the training.
         BiosmithError: the tokens belong to another vocabulary than `init`, which is nowhere to be found; the loss is
             not finite; memory is short.
@@ -127,7 +129,10 @@ def pretrain(
     settings = settings or Settings()
     folders = [tokens] if isinstance(tokens, Path) else list(tokens)
     find_trackers(settings.track)  # an unknown one is named before anything is written
-    with joined(choose_device(settings.device), settings.parallel, settings.tensor_parallel) as devices:
+    with (
+        joined(choose_device(settings.device), settings.parallel, settings.tensor_parallel) as devices,
+        held(out, devices),
+    ):
         if devices.first:
             _prepare(recipe, folders, out, init, resume, devices)
         devices.wait()
@@ -141,6 +146,15 @@ def pretrain(
         if devices.first:
             finish(out, outcome)
         return outcome
+
+
+def held(out: Path, devices: Devices) -> AbstractContextManager[None]:
+    """Keep other calls off a run's folder; the first process does so for all that share the run.
+
+    Raises:
+        UsageError: another call trains into it.
+    """
+    return hold_output(out) if devices.first else contextlib.nullcontext()
 
 
 class Verification:

@@ -1,4 +1,4 @@
-"""One process at a time makes a corpus or a token store: two would take away each other's half-written files."""
+"""One process at a time makes a corpus, a token store or a run: two would take away each other's half-written files."""
 
 from __future__ import annotations
 
