@@ -124,6 +124,17 @@ def test_mentions_are_found_in_every_passage(nlp: Annotator) -> None:
     check_offsets(annotated)
 
 
+def test_texts_are_documents_by_number_and_one_stands_for_a_list(nlp: Annotator) -> None:
+    text = "No cure. Asthma was seen.\n\nAspirin  was given."
+    (one,) = nlp.annotate(text)
+    both = list(nlp.annotate([text, Document("d", text)]))
+    assert (one.id, one.text) == ("1", text)
+    assert [document.id for document in both] == ["1", "d"]
+    assert one.mentions == both[0].mentions == both[1].mentions == next(nlp.annotate(both[1])).mentions
+    with pytest.raises(UsageError, match="item 2 is of type dict; annotate takes texts"):
+        list(nlp.annotate([text, {"text": text}]))  # type: ignore[list-item]
+
+
 def test_a_document_without_passages_is_read_by_its_text(nlp: Annotator) -> None:
     (annotated,) = nlp.annotate([Document("1", "Gout is rare.")])
     assert [m.text for m in annotated.mentions] == ["Gout"]

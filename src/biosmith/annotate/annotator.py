@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from biosmith.annotate.engines import Reader
 from biosmith.annotate.reading import OnLong, Reading, TooLong, Words, lay_out, read_words
 from biosmith.annotate.sequences import Scores
-from biosmith.errors import BiosmithError
+from biosmith.errors import BiosmithError, UsageError
 from biosmith.rejects import Rejects
 from biosmith.text.document import Document, Mention
 
@@ -125,16 +125,23 @@ class Annotator:
         }
 
     def annotate(
-        self, documents: Iterable[Document], *, rejects: Rejects | None = None
+        self,
+        documents: Document | str | Iterable[Document | str],
+        *,
+        rejects: Rejects | None = None,
     ) -> Iterator[Document]:
         """The documents with the mentions found in them, in the order given, as they are done.
 
         Args:
-            documents: read as needed, a bounded number ahead.
+            documents: read as needed, a bounded number ahead. A text is a document whose id is its number, from 1; one
+                document or text stands for a list of it.
             rejects: collects documents that could not be annotated, with the reason; None logs them.
+
+        Raises:
+            UsageError: one of them is neither a document nor a text.
         """
         collected = rejects if rejects is not None else Rejects()
-        for done in self.annotate_chunks(chunked(documents)):
+        for done in self.annotate_chunks(chunked(_as_documents(documents))):
             self.counts.add(done.counts)
             for failed in done.failures:
                 collected.add(failed["file"], failed["record"], failed["reason"])
@@ -289,3 +296,16 @@ def chunked(documents: Iterable[Document]) -> Iterator[list[Document]]:
             chunk, characters, size = [], 0, min(2 * size, MOST_DOCUMENTS)
     if chunk:
         yield chunk
+
+
+def _as_documents(given: Document | str | Iterable[Document | str]) -> Iterator[Document]:
+    for number, one in enumerate([given] if isinstance(given, Document | str) else given, 1):
+        if isinstance(one, str):
+            yield Document(str(number), one)
+        elif isinstance(one, Document):
+            yield one
+        else:
+            raise UsageError(
+                f"item {number} is of type {type(one).__name__}; annotate takes texts, and documents as biosmith.read "
+                "gives them"
+            )
