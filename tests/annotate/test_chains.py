@@ -84,6 +84,15 @@ def test_relations_may_be_between_mentions_that_documents_bring(relation_folder:
         biosmith.load(relation_folder)
 
 
+def test_pairs_that_nothing_can_answer_are_refused(tagger_folder: Path, relation_folder: Path) -> None:
+    with pytest.raises(
+        UsageError, match="no tagger finds mentions of type 'Chemicl'; valid: Chemical, Disease"
+    ):
+        biosmith.load([tagger_folder, relation_folder], pairs=("Chemicl", "Disease"))
+    with pytest.raises(UsageError, match="no model is one"):
+        biosmith.load(tagger_folder, pairs=("Chemical", "Disease"))
+
+
 def test_a_list_of_names_is_not_asked_about_pair_by_pair_and_counted(relation_folder: Path) -> None:
     words = [f"gout{i}" for i in range(30)]
     text = " ".join(words)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from biosmith.annotate.annotator import Annotator, OnLong, Step
-from biosmith.annotate.engines import Precision, Settings, open_readers
+from biosmith.annotate.engines import Precision, Reader, Settings, open_readers
 from biosmith.annotate.released import default_tagger
 from biosmith.annotate.tuned import TAGGERS, kind_of
 from biosmith.errors import UsageError
@@ -57,7 +57,8 @@ def load(
             type as DRUG); None asks about any two.
 
     Raises:
-        UsageError: no model, one twice, an unknown engine, or a folder that is no tuned model.
+        UsageError: no model, one twice, an unknown engine, a folder that is no tuned model, or `pairs` that no relation
+            model or no tagger can serve.
     """
     if models is None:
         models = default_tagger()
@@ -85,8 +86,20 @@ def load(
         raise UsageError(
             "relations are between mentions: add a tagger's folder, or keep the documents' mentions"
         )
+    if pairs is not None and "relation" not in kinds.values():
+        raise UsageError("pairs are what relation models are asked about, and no model is one")
     readers = open_readers(taggers, Settings(engine, device, precision, threads))
+    if pairs is not None and not keep:
+        _require_types(pairs, readers)
     return Annotator(readers, on_long=on_long, keep=keep, normalise=normalise, steps=steps)
+
+
+def _require_types(pairs: tuple[str, str], readers: Sequence[Reader]) -> None:
+    """Raise `UsageError` where a type of the pairs is one that no tagger finds."""
+    found = sorted({type for reader in readers for head in reader.heads for type in head.label_set.types})
+    for pair in pairs:
+        if (type := pair.partition("=")[0]) not in found:
+            raise UsageError(f"pairs: no tagger finds mentions of type {type!r}; valid: {', '.join(found)}")
 
 
 def _step(
