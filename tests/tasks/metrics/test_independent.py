@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from biosmith.tasks.labels import LabelSet, Span, read_spans, write_tags
@@ -198,6 +198,7 @@ def test_scores_of_documents_are_scikit_learns(pair: tuple[Any, Any]) -> None:
 
 
 @given(pairs_of(st.integers(-40, 40).map(lambda n: n / 10), least=2, most=20))
+@example(pair=([0.1, 0.1, 0.1], [0.0, 0.0, 0.1]))
 @FEW
 def test_pearson_is_scipys_wherever_it_is_defined(pair: tuple[list[float], list[float]]) -> None:
     stats = pytest.importorskip("scipy.stats")

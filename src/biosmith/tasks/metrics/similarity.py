@@ -16,6 +16,9 @@ def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float:
         raise ValueError(
             f"two numbers or more on both sides are needed, not {len(gold)} and {len(predicted)}"
         )
+    # By the numbers themselves: the mean of three times 0.1 is not 0.1, and would leave a spread.
+    if min(gold) == max(gold) or min(predicted) == max(predicted):
+        return 0.0
     gold_mean, predicted_mean = math.fsum(gold) / len(gold), math.fsum(predicted) / len(gold)
     pairs = [(g - gold_mean, p - predicted_mean) for g, p in zip(gold, predicted, strict=True)]
     spread = math.sqrt(math.fsum(g * g for g, _ in pairs) * math.fsum(p * p for _, p in pairs))
