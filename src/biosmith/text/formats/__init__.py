@@ -57,6 +57,7 @@ FORMATS: dict[str, str] = {
     "pubmedqa": "biosmith.text.formats.pubmedqa",
     "conll": "biosmith.text.formats.conll",
     "table": "biosmith.text.formats.tables",
+    "csv": "biosmith.text.formats.comma_separated",
     "jsonl": "biosmith.text.formats.jsonl",
     "html": "biosmith.text.formats.html",
     "plain": "biosmith.text.formats.plain",

@@ -50,16 +50,17 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     stem = files.strip_compression(PurePath(file).name).rpartition(".")[0] or PurePath(file).name
     for number, line in itertools.chain(first, numbered):
         cells = tuple(line.split("\t"))
-        if not line.strip() or _named(cells) == columns:
+        if not line.strip() or named(cells) == columns:
             continue
         if len(cells) != len(columns):
             reason = f"has {len(cells)} columns, not the {len(columns)} of {', '.join(columns)}"
             rejects.add(file, f"line {number}", reason, line)
             continue
-        yield _row(dict(zip(columns, cells, strict=True)), stem, number)
+        yield row_document(dict(zip(columns, cells, strict=True)), stem, number)
 
 
-def _row(cells: dict[str, str], stem: str, number: int) -> Document:
+def row_document(cells: dict[str, str], stem: str, number: int) -> Document:
+    """The document of a row: cells by column, the stem of the file's name, the number of the line."""
     id = next((cells[name] for name in IDS if name in cells), "")
     if not id or (id.isdecimal() and "index" in cells):
         id = f"{stem}-{id or number}"
@@ -72,7 +73,7 @@ def _columns(lines: Sequence[str]) -> tuple[str, ...] | None:
     """The names of the columns, from the header or from the shape of the rows; None if this is no such table."""
     if not lines:
         return None
-    names = _named(lines[0].split("\t"))
+    names = named(lines[0].split("\t"))
     if (
         len(names) > 1
         and any(name in TEXTS for name in names)
@@ -87,7 +88,7 @@ def _columns(lines: Sequence[str]) -> tuple[str, ...] | None:
     return columns if len(good) >= 0.8 * len(rows) else None
 
 
-def _named(header: Sequence[str]) -> tuple[str, ...]:
+def named(header: Sequence[str]) -> tuple[str, ...]:
     """The cells of a header, those that mean something in lower case: "PMID", "Title", "Abstract" are met as often."""
     return tuple(name.lower() if name.lower() in TEXTS or name.lower() in IDS else name for name in header)
 

@@ -1,0 +1,58 @@
+"""Comma-separated tables: quoted cells, names of columns, rows that are set aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import biosmith
+from biosmith.rejects import Rejects
+from biosmith.text.document import Document
+
+
+def read(path: Path, content: bytes) -> tuple[list[Document], list[tuple[str, str]]]:
+    path.write_bytes(content)
+    rejects = Rejects()
+    documents = list(biosmith.read(path, rejects=rejects))
+    return documents, [(item["record"], item["reason"]) for item in rejects.items]
+
+
+def test_cells_may_hold_commas_quotes_and_line_breaks(tmp_path: Path) -> None:
+    content = b'\xef\xbb\xbfPMID,Title,Abstract,journal\r\n1,"Aspirin, again","One.\nLine ""two"".",J\r\n\r\n,No id,x,K\r\n'
+    (one, other), reasons = read(tmp_path / "t.csv", content)
+    assert [(p.kind, p.text) for p in one.passages] == [
+        ("title", "Aspirin, again"),
+        ("abstract", 'One.\nLine "two".'),
+    ]
+    assert (one.id, dict(one.infons), other.id) == ("1", {"journal": "J"}, "t-5")
+    assert reasons == []
+
+
+def test_a_bad_row_costs_itself_only(tmp_path: Path) -> None:
+    content = b'id,text\n1,a\n2,b,c\n3,\xff\n4,d\n5,"open,e\n'
+    documents, reasons = read(tmp_path / "t.csv", content)
+    assert [document.id for document in documents] == ["1", "4"]
+    assert reasons == [
+        ("line 3", "has 3 cells, not the 2 of id, text"),
+        ("line 4", "not UTF-8"),
+        ("line 6", "is no row: unexpected end of data"),
+    ]
+
+
+def test_semicolons_separate_where_the_header_has_no_comma(tmp_path: Path) -> None:
+    ((one,), reasons) = read(tmp_path / "t.csv", b"id;text\n1;Pain, mild.\n")
+    assert (one.id, one.text, reasons) == ("1", "Pain, mild.", [])
+
+
+def test_a_cell_may_be_longer_than_the_library_takes_by_itself(tmp_path: Path) -> None:
+    text = "word " * 100_000
+    ((one,), reasons) = read(tmp_path / "t.csv", f"id,text\n1,{text}\n".encode())
+    assert (one.text, reasons) == (text, [])
+
+
+@pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"one,two\n"])
+def test_a_table_without_text_is_set_aside(tmp_path: Path, content: bytes) -> None:
+    documents, reasons = read(tmp_path / "t.csv", content)
+    assert documents == []
+    assert reasons[0][1].startswith("has no column of text (sentence, sent1")
