@@ -240,6 +240,20 @@ def test_a_journal_of_many_chunks_takes_no_memory(tmp_path: Path) -> None:
     again.remove()
 
 
+def test_a_stopped_run_that_begins_anew_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.jsonl"
+    first = Journal(out, "plan", "jsonl", resume=False)
+    first.add(Outcome(0, 0, False, 2, b"{}\n", Counts(documents=2), 0, []))
+    first.sync()
+    first.close()
+    assert "begins anew" not in capsys.readouterr().err
+    again = Journal(out, "plan", "jsonl", resume=False)
+    told = " ".join(capsys.readouterr().err.split())
+    assert "out.jsonl begins anew" in told and "--resume would go on from there" in told
+    assert again.finished.chunks == 0
+    again.remove()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is of POSIX")
 def test_kill_9_of_the_command_loses_nothing(tagger_folder: Path, tmp_path: Path) -> None:

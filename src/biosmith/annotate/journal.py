@@ -106,6 +106,11 @@ class Journal:
             if json.loads(file.read_text(encoding="utf-8")) != {"digest": plan}:
                 raise UsageError(f"{out} was begun with other inputs, models or options; leave --resume out")
             return
+        journal = self.folder / JOURNAL
+        if journal.is_file() and journal.stat().st_size:
+            say(
+                f"{out} begins anew, and what a stopped run had finished is dropped; --resume would go on from there"
+            )
         for name in (PLAN, JOURNAL, self.documents_file.name):
             (self.folder / name).unlink(missing_ok=True)
         write_json(file, {"digest": plan})
