@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -11,10 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import IO, Any, TypeVar
 from weakref import WeakSet
 
-from biosmith.errors import BiosmithError
+from biosmith.errors import BiosmithError, UsageError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -168,3 +170,24 @@ def lock_file(stream: IO[bytes]) -> bool:
     except OSError:
         return True
     return True
+
+
+@contextlib.contextmanager
+def hold_output(out: Path) -> Iterator[None]:
+    """Hold the name `out` inside the block, by a hidden file beside it; the system lets go however this process ends.
+
+    One process at a time makes a corpus, a token store or a run: two would take away each other's half-written files.
+
+    Raises:
+        UsageError: another process holds it.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    path = out.parent / f".{out.name}.lock"
+    with path.open("ab") as stream:
+        if not lock_file(stream):
+            raise UsageError(f"another process is making {out}; wait for it, or choose another --out")
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # Windows removes no open file
+                path.unlink()

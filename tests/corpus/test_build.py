@@ -24,9 +24,9 @@ from biosmith.corpus.options import BuildOptions
 from biosmith.corpus.units import in_nlm_order
 from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.lineage import trace_origin
+from biosmith.processes import hold_output
 from biosmith.text.document import Document, Passage
 from biosmith.text.formats import read
-from biosmith.tokens.locking import hold_output
 
 
 def prose(count: int, seed: int) -> str:

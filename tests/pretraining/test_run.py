@@ -34,7 +34,7 @@ from biosmith.pretraining.metrics import FILE, PlateauWatch, read_metrics, unigr
 from biosmith.pretraining.reporting import Reporter
 from biosmith.pretraining.run import Settings, Verification, pretrain
 from biosmith.pretraining.step import COUNTS, WINDOW_SIZE
-from biosmith.tokens.locking import hold_output
+from biosmith.processes import hold_output
 from biosmith.tokens.store import VocabularyMark, write_store
 from pretraining.conftest import write_random_store
 

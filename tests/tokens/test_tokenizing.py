@@ -15,10 +15,10 @@ import pytest
 from biosmith.artefact import load_manifest
 from biosmith.cli import main
 from biosmith.errors import DONE, FAILED, WRONG_CALL, BadInput, UsageError
+from biosmith.processes import hold_output
 from biosmith.text.document import Document, Passage
 from biosmith.text.sentences import split
 from biosmith.tokens import tokenizing
-from biosmith.tokens.locking import hold_output
 from biosmith.tokens.parts import list_parts
 from biosmith.tokens.store import TokenStore
 from biosmith.tokens.tokenizing import JOURNAL, tokenize_corpus

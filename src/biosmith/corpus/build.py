@@ -41,9 +41,9 @@ from biosmith.corpus.shards import Shard, count_staying, missing, plan_shards, w
 from biosmith.corpus.units import Plan, Unit, make_plan, require_same_plan
 from biosmith.corpus.workers import Workers
 from biosmith.errors import BadInput, BiosmithError, UsageError
+from biosmith.processes import hold_output
 from biosmith.progress import say
 from biosmith.rejects import REJECTS
-from biosmith.tokens.locking import hold_output
 
 BUILDING = ".building"
 LISTED_INPUTS = 5000  # of more source files the manifest lists folders instead

@@ -48,9 +48,9 @@ from biosmith.pretraining.preparing import (
 )
 from biosmith.pretraining.step import Trainable
 from biosmith.pretraining.tracking import find_trackers
+from biosmith.processes import hold_output
 from biosmith.progress import say
 from biosmith.randomness import derive_key
-from biosmith.tokens.locking import hold_output
 from biosmith.tokens.store import TokenStore
 from biosmith.tokens.vocabulary import load_vocabulary
 

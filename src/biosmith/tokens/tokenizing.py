@@ -20,10 +20,9 @@ from biosmith.artefact import (
     write_json,
 )
 from biosmith.errors import BadInput, UsageError
-from biosmith.processes import map_in_order
+from biosmith.processes import hold_output, map_in_order
 from biosmith.progress import progress, say
 from biosmith.tokens.encoding import BulkEncoder
-from biosmith.tokens.locking import hold_output
 from biosmith.tokens.parts import TASKS_OF_A_WORKER, Part, list_parts, read_part
 from biosmith.tokens.store import SHARD_TOKENS, StoreWriter, Tokens, TokenStore, token_dtype
 from biosmith.tokens.vocabulary import load_vocabulary
