@@ -16,8 +16,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from biosmith.errors import BiosmithError, UsageError
-from biosmith.models.bert import BertConfig
+from biosmith.models.bert import BertConfig, PretrainingModel
 from biosmith.models.electra import ElectraConfig, ElectraModel, replace_tokens
+from biosmith.models.saving import save_model
 from biosmith.pretraining.batches import IGNORE, Batch, BatchMaker, DataRules
 from biosmith.pretraining.config import (
     AdamW,
@@ -473,6 +474,24 @@ def test_a_discriminator_without_a_generator_beside_it_gets_a_fresh_one(
     assert model.generator.encoder.embeddings is model.discriminator.encoder.embeddings
     with pytest.raises(UsageError, match="exists already"):
         export_run_with(run, tmp_path / "model", tmp_path / "vocabulary")
+
+
+def test_a_discriminator_starts_from_the_encoder_of_a_bert(tokens: Path, tmp_path: Path) -> None:
+    """Its layers and embeddings are taken over, a run goes on from them, and its head and generator are fresh."""
+    write_vocabulary(tmp_path / "vocabulary")
+    torch.manual_seed(3)
+    config = BertConfig(vocabulary_size=1_000, layers=2, width=32, heads=2, feed_forward=64, positions=128)
+    bert = PretrainingModel(config)
+    save_model(tmp_path / "bert", bert, tokenizer_from=tmp_path / "vocabulary")
+    recipe = replace(RECIPE, model=ElectraConfig.like(config))
+    assert recipe.model.embedding_width == 32 and recipe.model.positions == 128
+    model = make_electra(recipe, tmp_path / "bert")
+    own = model.discriminator.encoder.state_dict()
+    theirs = bert.encoder.state_dict()
+    assert set(theirs) - set(own) == {"pooler.dense.weight", "pooler.dense.bias"}
+    for name, tensor in own.items():
+        assert torch.equal(tensor, theirs[name]), name
+    assert model.generator.encoder.embeddings is model.discriminator.encoder.embeddings
 
 
 def test_a_model_of_another_vocabulary_is_refused_before_the_first_step(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from biosmith.errors import UsageError
-from biosmith.models.bert import PretrainingModel
+from biosmith.models.bert import BertConfig, PretrainingModel
 from biosmith.models.configuration import EncoderConfig
 from biosmith.models.encoder import Embeddings, Encoder, initialise
 from biosmith.models.heads import MaskedLanguageHead, activate
@@ -69,6 +69,12 @@ class ElectraConfig(EncoderConfig):
     def make_masked_language_head(self) -> MaskedLanguageHead:
         """A fresh head, before `initialise`; its dense layer leads to the width of the embeddings."""
         return MaskedLanguageHead(self, words_width=self.embedding_width)
+
+    @classmethod
+    def like(cls, bert: BertConfig) -> ElectraConfig:
+        """The discriminator that has a BERT's encoder, layer for layer: embeddings as wide as the layers."""
+        shared = {f.name: getattr(bert, f.name) for f in dataclasses.fields(cls) if hasattr(bert, f.name)}
+        return cls(**shared | {"kind": "electra", "embedding_width": bert.width})
 
     def generator(self, width_share: float, layers_share: float) -> ElectraConfig:
         """The generator of a discriminator, by the rule of the original code: shares of width and layers, rounded;

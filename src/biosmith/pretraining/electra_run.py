@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from biosmith.errors import UsageError
-from biosmith.models.checkpoint import load_discriminator, load_pretraining_model
+from biosmith.models.bert import BertConfig
+from biosmith.models.checkpoint import load_discriminator, load_encoder, load_pretraining_model, read_config
 from biosmith.models.electra import ElectraConfig, ElectraModel
 from biosmith.pretraining.config import Recipe
 from biosmith.progress import say
@@ -24,7 +25,8 @@ def generator_folder(discriminator: Path) -> Path:
 def make_electra(recipe: Recipe, init: Path | None) -> ElectraModel:
     """A fresh pair, or the one to go on from: the discriminator of `init`, and the generator beside it.
 
-    A folder without a generator beside it, as most published ones, gets a fresh one over its embeddings.
+    A folder without a generator beside it, as most published ones, gets a fresh one over its embeddings. The folder of a
+    BERT gives the discriminator its encoder, under a fresh head.
 
     Raises:
         UsageError, BadInput: as `load_discriminator`; or `init` is a generator that lies beside its discriminator, or the
@@ -36,6 +38,12 @@ def make_electra(recipe: Recipe, init: Path | None) -> ElectraModel:
     beside = init.with_name(init.name.removesuffix("-generator"))
     if beside != init and beside.is_dir():
         raise UsageError(f"{init} is the generator of {beside}; name the discriminator, {beside}")
+    if isinstance(read_config(init)[0], BertConfig):
+        encoder, _ = load_encoder(init, dtype=torch.float32)
+        own = {name: t for name, t in encoder.state_dict().items() if not name.startswith("pooler.")}
+        model.discriminator.encoder.load_state_dict(own)
+        say(f"The discriminator starts from the encoder of {init}; its head and the generator are initialised afresh")
+        return model
     discriminator, _ = load_discriminator(init, dtype=torch.float32)
     model.discriminator.load_state_dict(discriminator.state_dict())
     folder = generator_folder(init)

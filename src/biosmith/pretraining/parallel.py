@@ -221,9 +221,13 @@ def local_part(tensor: Tensor) -> Tensor:
 
 
 def replicate(loss_sums: nn.Module, devices: Devices) -> nn.Module:
-    """DDP: every device has the whole model; gradients are averaged while the backward pass still runs."""
+    """DDP: every device has the whole model; gradients are averaged at the end of the backward pass of a compiled step,
+    while it still runs otherwise."""
     from torch.nn.parallel import DistributedDataParallel
 
+    # Else the compiler cuts the step at every bucket of gradients, to overlap sending them with the backward pass. On
+    # cards of one machine sending takes milliseconds of a step, and each cut costs fused kernels and launches.
+    torch._dynamo.config.optimize_ddp = False
     ids = [devices.device] if devices.device.type == "cuda" else None
     return DistributedDataParallel(
         loss_sums, device_ids=ids, broadcast_buffers=False, gradient_as_bucket_view=True

@@ -32,6 +32,8 @@ from biosmith.artefact import (
 )
 from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.models import PretrainingModel, load_pretraining_model
+from biosmith.models.bert import BertConfig
+from biosmith.models.electra import ElectraConfig
 from biosmith.pretraining.batches import TokenSource
 from biosmith.pretraining.checkpoints import list_checkpoints
 from biosmith.pretraining.config import Recipe, recipe_from_plain
@@ -302,6 +304,7 @@ def _adopt_architecture(recipe: Recipe, init: Path, store: TokenStore) -> Recipe
     if recipe.generator is not None:
         # Two networks share the embedding: it is not brought to another vocabulary.
         store.vocabulary.require(load_vocabulary(init).mark, store.folder, init)
+        config = ElectraConfig.like(config) if isinstance(config, BertConfig) else config
     _require_vocabulary(init, config.vocabulary_size, store)
     pad = dict(store.vocabulary.special_tokens).get("pad", config.pad_id)
     model = dataclasses.replace(config, pad_id=pad)
