@@ -124,7 +124,7 @@ def bench(names: list[str], given: Any) -> dict[str, Any]:
     results = given.work / "results"
     encoders = given.work / "encoders"
     encoders.mkdir(parents=True, exist_ok=True)
-    for name in names:  # results are kept by the folder's name
+    for name in names:  # results are kept by the name of the folder, or of the link to it
         link = encoders / f"vae-{name}"
         if not link.is_symlink():
             link.symlink_to((given.work / "models" / name / "encoder").resolve())

@@ -330,3 +330,14 @@ def test_a_split_of_documents_that_ends_in_the_middle_is_not_scored(tmp_path: Pa
     # A mention that is not where it should be leaves its document as it is.
     path.write_bytes(gzip.compress(text[:200].rpartition("\n\n")[0].replace("0\t7", "1\t7").encode()))
     assert len(dataset.load(tmp_path, "train")) > 2
+
+
+def test_a_model_is_called_as_the_user_calls_it(tmp_path: Path) -> None:
+    """Many models lie in folders of one name, such as a snapshot's or `encoder`: a link names them."""
+    from biosmith.bench.model_marks import folder_name
+
+    (tmp_path / "one" / "encoder").mkdir(parents=True)
+    (tmp_path / "vae-one").symlink_to(tmp_path / "one" / "encoder")
+    assert folder_name(tmp_path / "vae-one") == "vae-one"
+    assert folder_name(tmp_path / "one" / "encoder") == "encoder"
+    assert folder_name(tmp_path / "one" / "encoder" / "..") == "one"

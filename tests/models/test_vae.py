@@ -233,3 +233,17 @@ def test_the_published_size_has_as_many_parameters_as_bert_and_gpt2() -> None:
     # BERT-base 109.48M, GPT-2 124.44M (50,257 pieces; 3 more here), projections 2*32*768 + 32*768*12 + 32*768.
     projections = 2 * 32 * 768 + 32 * 768 * 12 + 32 * 768
     assert count_parameters(VaeConfig()) == 109_482_240 + 124_439_808 + 3 * 768 + projections
+
+
+def test_latent_vectors_of_all_sizes_begin_with_one_scale() -> None:
+    """768 dimensions with the scale of 32 drown the words at the start, and the posterior collapses."""
+    torch.manual_seed(0)
+    encoder = BertConfig(vocabulary_size=20, layers=1, width=64, heads=2, feed_forward=64, positions=16)
+    decoder = Gpt2Config(
+        vocabulary_size=20, layers=2, width=64, heads=2, positions=16, pad_id=0, begin_id=1, end_id=2
+    )
+    for latent in (32, 768):
+        model = VariationalAutoencoder(VaeConfig(latent_size=latent, encoder=encoder, decoder=decoder))
+        added = model.inject(torch.randn(512, latent))
+        assert added.embedding_ND is not None
+        assert added.embedding_ND.std().item() == pytest.approx(32**0.5 * 0.02, rel=0.1)

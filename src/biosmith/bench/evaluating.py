@@ -11,7 +11,7 @@ from rich.table import Table
 
 from biosmith.bench.dataset import Dataset
 from biosmith.bench.mock import FOLDER, MOCK, find_task
-from biosmith.bench.model_marks import find_model
+from biosmith.bench.model_marks import find_model, folder_name
 from biosmith.bench.results import Results, load_results, show_model
 from biosmith.bench.runs import RunReport, Task, run_suite
 from biosmith.bench.submission import opened
@@ -198,7 +198,7 @@ def _names(found: Sequence[Path], hub_ids: Sequence[str]) -> list[str] | None:
     """Names of models in the results: hub ids with their slash replaced; folders keep their own."""
     if not any(hub_ids):
         return None
-    return [hub.replace("/", "--") or path.resolve().name for path, hub in zip(found, hub_ids, strict=True)]
+    return [hub.replace("/", "--") or folder_name(path) for path, hub in zip(found, hub_ids, strict=True)]
 
 
 def data_folder(suite: str, data: str | Path | None) -> Path:

@@ -32,6 +32,11 @@ _DECIDING = (
 )
 
 
+def folder_name(folder: Path) -> str:
+    """What results call a model: the name that the user gave, a link's own too."""
+    return folder.name if folder.name not in ("", "..") else folder.resolve().name
+
+
 def find_model(name: str) -> Path:
     """A model's folder: a path, or the local snapshot of a hub id, fetched if it is not there.
 
@@ -83,7 +88,7 @@ def mark_model(folder: Path) -> ModelMark:
         raise BadInput(folder / "config.json", f"is not JSON: {error}") from error
     layers, width = (config.get(key) for key in ("num_hidden_layers", "hidden_size"))
     return ModelMark(
-        name=folder.resolve().name,
+        name=folder_name(folder),
         path=str(folder),
         digest=digest_value({path.name: digest_file(path) for path in files}),
         parameters=count_parameters(folder),

@@ -43,6 +43,8 @@ TOKENIZER_FILES = (
     "sentencepiece.bpe.model",
     "tokenizer.model",
 )
+# Whose tokenizers transformers takes for WordPiece where nothing else is said.
+WORDPIECE_FAMILIES = ("bert", "electra", "megatron-bert")
 Saveable = Encoder | PretrainingModel | Discriminator
 # Rows that a model may have beyond its vocabulary: Megatron pads to a multiple of 128 times the number of devices.
 MOST_PADDING_ROWS = 1_024
@@ -147,6 +149,7 @@ def write_folder(
             raise BiosmithError(f"{folder / WEIGHTS} cannot be written: {error}") from error
         write_json(temporary / "config.json", raw)
         copy_tokenizer(tokenizer, temporary)
+        _name_tokenizer_class(temporary, str(raw.get("model_type", "")))
         if not config.has_segments:
             _withhold_segments(temporary / "tokenizer_config.json")
         text = model_card(folder.name, architecture, config, manifest) if card is None else card
@@ -247,6 +250,27 @@ def _name_special_tokens(raw: dict[str, Any], tokenizer: Path) -> None:
         name = name.get("content") if isinstance(name, dict) else name
         if f"{key}_token_id" in raw and raw[f"{key}_token_id"] is None and name is not None:
             raw[f"{key}_token_id"] = pieces.token_to_id(name)
+
+
+def _name_tokenizer_class(folder: Path, family: str) -> None:
+    """Say which class reads a tokenizer that came without settings. transformers would take that of the model's family:
+    ALBERT's reads no WordPiece, and BERT's takes any pieces for WordPiece."""
+    from tokenizers import Tokenizer
+
+    settings, file = folder / "tokenizer_config.json", folder / "tokenizer.json"
+    if settings.is_file() or not file.is_file():
+        return
+    tokenizer = Tokenizer.from_file(str(file))
+    is_wordpiece = json.loads(file.read_text(encoding="utf-8"))["model"]["type"] == "WordPiece"
+    if is_wordpiece and family in WORDPIECE_FAMILIES:
+        return
+    roles = {f"{role}_token": f"[{role.upper()}]" for role in ("pad", "unk", "cls", "sep", "mask")}
+    named: dict[str, Any] = {role: t for role, t in roles.items() if tokenizer.token_to_id(t) is not None}
+    named["tokenizer_class"] = "PreTrainedTokenizerFast"
+    if is_wordpiece:
+        lowers = tokenizer.normalizer is not None and "a" in tokenizer.normalizer.normalize_str("A")
+        named |= {"tokenizer_class": "BertTokenizer", "do_lower_case": lowers}
+    write_json(settings, named)
 
 
 def _withhold_segments(tokenizer_config: Path) -> None:

@@ -115,6 +115,9 @@ class VariationalAutoencoder(nn.Module):
         super().__init__()
         self.config = config
         latent, decoder, encoder = config.latent_size, config.decoder, config.encoder
+        # What a latent vector adds to the decoder has the same scale for every latent size: at 768 with the decoder's own
+        # scale it drowned the words of a decoder that began afresh, and the posterior collapsed.
+        scale = decoder.initializer_range * min(1.0, 32 / latent) ** 0.5
         self.decoder = Decoder(decoder)
         self.encoder, self.to_latent, self.to_memory, self.to_embedding = None, None, None, None
         if config.is_conditioned:
@@ -123,10 +126,10 @@ class VariationalAutoencoder(nn.Module):
             nn.init.normal_(self.to_latent.weight, std=encoder.initializer_range)
         if config.memory:
             self.to_memory = nn.Linear(latent, decoder.layers * decoder.width, bias=False)
-            nn.init.normal_(self.to_memory.weight, std=decoder.initializer_range)
+            nn.init.normal_(self.to_memory.weight, std=scale)
         if config.embedding:
             self.to_embedding = nn.Linear(latent, decoder.width, bias=False)
-            nn.init.normal_(self.to_embedding.weight, std=decoder.initializer_range)
+            nn.init.normal_(self.to_embedding.weight, std=scale)
 
     def encode(self, ids_BL: Tensor, attention_mask_BL: Tensor | None = None) -> Posterior:
         """q(z|x) of a padded batch; without a mask nothing is padded."""

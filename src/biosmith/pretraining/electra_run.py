@@ -42,7 +42,9 @@ def make_electra(recipe: Recipe, init: Path | None) -> ElectraModel:
         encoder, _ = load_encoder(init, dtype=torch.float32)
         own = {name: t for name, t in encoder.state_dict().items() if not name.startswith("pooler.")}
         model.discriminator.encoder.load_state_dict(own)
-        say(f"The discriminator starts from the encoder of {init}; its head and the generator are initialised afresh")
+        say(
+            f"The discriminator starts from the encoder of {init}; its head and the generator are initialised afresh"
+        )
         return model
     discriminator, _ = load_discriminator(init, dtype=torch.float32)
     model.discriminator.load_state_dict(discriminator.state_dict())
