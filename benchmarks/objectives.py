@@ -1,8 +1,9 @@
-"""Masked language model, replaced-token detection and ALBERT at one size, on one corpus, for one time on one card.
+"""Masked language model, replaced-token detection, one after the other, and ALBERT, for one time on one card.
 
     python benchmarks/objectives.py --tokens STORE --data BENCHMARKS [--minutes 20] [--work runs/objectives]
 
-All three have the shape of Bioformer-8L (8 layers, 512 wide). How many steps fit into the time is found by a short run of
+All have the shape of Bioformer-8L (8 layers, 512 wide) and one corpus. `mlm-rtd` is a masked language model for half of
+the time, whose encoder then becomes a discriminator's. How many steps fit into the time is found by a short run of
 each, compilation left out; learning rate and schedule are each recipe's own, with the warm-up as a share of the run. Each
 model is then tuned on a dataset for mentions, one for relations and one for similarity with several seeds; the table has
 means and Student's 95 % intervals over seeds. Every stage is kept, and what is finished is not done again. Also draws the
@@ -12,6 +13,7 @@ discriminator's accuracy on replaced tokens over the run. Writes benchmarks/resu
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import shutil
@@ -42,7 +44,7 @@ from continued_pretraining import call
 from pretraining import describe_machine
 
 RESULT = Path(__file__).parent / "results" / "objectives.json"
-ARMS = ("mlm", "rtd", "albert")
+ARMS = ("mlm", "rtd", "mlm-rtd", "albert")
 
 
 def main() -> None:
@@ -71,8 +73,9 @@ def main() -> None:
         "machine": describe_machine(torch.device(given.device)),
         "pretraining": {arm: train(arm, given) for arm in given.arms},
     }
-    if "rtd" in given.arms:
-        draw(given.work / "runs" / "rtd", given.out.with_suffix(".png"))
+    detecting = [given.work / "runs" / arm for arm in given.arms if arm.endswith("rtd")]
+    if detecting:
+        draw(detecting, given.out.with_suffix(".png"))
     if given.data is not None:
         results = given.work / "results"
         models = [str(given.work / "models" / arm) for arm in given.arms]
@@ -99,7 +102,7 @@ def arm_recipe(arm: str, given: Any) -> Recipe:
             objectives=(MaskedLanguageModel(rate=0.15, unit="word"),),
             optimizer=replace(base.optimizer, learning_rate=5e-4),
         )
-    elif arm == "rtd":
+    elif arm.endswith("rtd"):
         base = find_recipe("electra-base", "fast")
         recipe = replace(
             base,
@@ -109,6 +112,7 @@ def arm_recipe(arm: str, given: Any) -> Recipe:
                 replace(o, generator_width=0.375) if isinstance(o, ReplacedTokenDetection) else o
                 for o in base.objectives
             ),
+            optimizer=replace(base.optimizer, learning_rate=2e-4 if arm == "rtd" else 3e-4),
         )
     else:
         base = find_recipe("albert-base", "fast")
@@ -134,21 +138,29 @@ def arm_recipe(arm: str, given: Any) -> Recipe:
 
 def train(arm: str, given: Any) -> dict[str, Any]:
     """Pretrain and export an arm, if that is not done; what came of it."""
+    init = None
+    if arm == "mlm-rtd":
+        given = copy.copy(given)
+        given.minutes /= 2
+        half = copy.copy(given)
+        half.work = given.work / "first-half"
+        train("mlm", half)
+        init = half.work / "models" / "mlm"
     run, model = given.work / "runs" / arm, given.work / "models" / arm
     # Two networks of this size in batches of 32,768 tokens wait for launches; recorded graphs do not.
-    graphs = "reduce-overhead" if arm == "rtd" and given.device == "cuda" else None
+    graphs = "reduce-overhead" if arm.endswith("rtd") and given.device == "cuda" else None
     recipe, settings = arm_recipe(arm, given), Settings(device=given.device, compile=graphs)
     steps_file = given.work / f"{arm}-steps.json"
     if not steps_file.is_file():
         trial = given.work / "trials" / arm
         shutil.rmtree(trial, ignore_errors=True)
         short = replace(recipe, steps=given.trial_steps, checkpoint_every=given.trial_steps, log_every=4)
-        speed = pretrain(short, given.tokens, trial, settings=settings).tokens_per_second or 0.0
+        speed = pretrain(short, given.tokens, trial, init=init, settings=settings).tokens_per_second or 0.0
         steps = max(given.trial_steps, int(speed * given.minutes * 60 / recipe.batch.tokens))
         steps_file.write_text(json.dumps({"steps": steps, "tokens_per_second": speed}), encoding="utf-8")
     found: dict[str, Any] = json.loads(steps_file.read_text(encoding="utf-8"))
     recipe = replace(recipe, steps=found["steps"], checkpoint_every=max(1, found["steps"] // 4))
-    outcome = pretrain(recipe, given.tokens, run, resume=True, settings=settings)
+    outcome = pretrain(recipe, given.tokens, run, init=init, resume=True, settings=settings)
     if outcome.stopped:
         raise SystemExit(f"{arm} was stopped at step {outcome.steps}; the same command goes on from there")
     if not model.is_dir():
@@ -162,19 +174,19 @@ def train(arm: str, given: Any) -> dict[str, Any]:
     return found
 
 
-def draw(run: Path, picture: Path) -> None:
-    """The discriminator's accuracy on replaced tokens and on others against steps."""
+def draw(runs: list[Path], picture: Path) -> None:
+    """The share of replaced tokens that each discriminator finds, against the tokens it has seen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    lines = read_metrics(run)
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
-    for key, label in (("replaced_accuracy", "replaced tokens"), ("original_accuracy", "other tokens")):
-        points = [(line["step"], line[key]) for line in lines if line.get(key) is not None]
-        axes.plot(*zip(*points, strict=True), label=label)
-    axes.axhline(0.6, color="#555555", linestyle="--", linewidth=1, label="0.6")
-    axes.set(xlabel="step", ylabel="share told rightly", title="Discriminator", ylim=(0, 1))
+    for run in runs:
+        lines = [line for line in read_metrics(run) if line.get("replaced_accuracy") is not None]
+        axes.plot([x["tokens"] / 1e6 for x in lines], [x["replaced_accuracy"] for x in lines], label=run.name)
+    axes.axhline(0.6, color="#555555", linestyle="--", linewidth=1)
+    axes.set(xlabel="million tokens seen", ylabel="share of replaced tokens found", ylim=(0, 1))
+    axes.set_title("Discriminator")
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
     picture.parent.mkdir(parents=True, exist_ok=True)
