@@ -127,25 +127,3 @@ def test_repeated_layers_inside_a_group_are_refused(tmp_path: Path) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | {"inner_group_num": 2}))
     with pytest.raises(BadInput, match=r"inner_group_num is not supported.*2.*valid: 1"):
         load_encoder(source)
-
-
-@pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
-def test_a_tokenizer_without_settings_is_read_by_its_own_class(kind: str, tmp_path: Path) -> None:
-    """transformers would read it with the class of the model's family, which takes SentencePiece's pieces only."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "gene", "s", "##s"]
-    ids = {piece: number for number, piece in enumerate(pieces)}
-    model = models.WordPiece(ids, unk_token="[UNK]") if kind == "wordpiece" else models.BPE(ids, [])
-    tokenizer = Tokenizer(model)
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.Whitespace()
-    (tmp_path / "vocabulary").mkdir()
-    tokenizer.save(str(tmp_path / "vocabulary" / "tokenizer.json"))
-    config = AlbertConfig(
-        vocabulary_size=8, embedding_width=8, layers=1, width=16, heads=2, feed_forward=32, positions=16
-    )
-    folder = save_model(tmp_path / "model", PretrainingModel(config), tokenizer_from=tmp_path / "vocabulary")
-    loaded = transformers.AutoTokenizer.from_pretrained(folder)
-    expected = ["gene", "##s"] if kind == "wordpiece" else ["s"]
-    assert loaded.tokenize("Genes" if kind == "wordpiece" else "s") == expected
-    assert (loaded.pad_token, loaded.mask_token) == ("[PAD]", "[MASK]")

@@ -43,8 +43,20 @@ TOKENIZER_FILES = (
     "sentencepiece.bpe.model",
     "tokenizer.model",
 )
+SPECIAL_TOKENS_MAP = "special_tokens_map.json"
 # Whose tokenizers transformers takes for WordPiece where nothing else is said.
 WORDPIECE_FAMILIES = ("bert", "electra", "megatron-bert")
+# What special tokens are called; the first name that a vocabulary has is the one.
+SPECIAL_TOKENS = {
+    "pad_token": ("[PAD]", "<pad>"),
+    "unk_token": ("[UNK]", "<unk>"),
+    "cls_token": ("[CLS]", "<s>", "<cls>"),
+    "sep_token": ("[SEP]", "</s>", "<sep>"),
+    "mask_token": ("[MASK]", "<mask>"),
+    "bos_token": ("<BOS>", "<|endoftext|>", "<s>"),
+    "eos_token": ("<EOS>", "<|endoftext|>", "</s>"),
+}
+MODEL_INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 Saveable = Encoder | PretrainingModel | Discriminator
 # Rows that a model may have beyond its vocabulary: Megatron pads to a multiple of 128 times the number of devices.
 MOST_PADDING_ROWS = 1_024
@@ -149,7 +161,7 @@ def write_folder(
             raise BiosmithError(f"{folder / WEIGHTS} cannot be written: {error}") from error
         write_json(temporary / "config.json", raw)
         copy_tokenizer(tokenizer, temporary)
-        _name_tokenizer_class(temporary, str(raw.get("model_type", "")))
+        name_tokenizer_class(temporary, str(raw.get("model_type", "")))
         if not config.has_segments:
             _withhold_segments(temporary / "tokenizer_config.json")
         text = model_card(folder.name, architecture, config, manifest) if card is None else card
@@ -199,7 +211,8 @@ def check_vocabulary(tokenizer: Path, rows: int) -> None:
         except Exception as error:  # the library raises nothing more precise
             raise BadInput(tokenizer / "tokenizer.json", f"is not a tokenizer: {error}") from error
     elif (tokenizer / "vocab.txt").is_file():
-        size = len((tokenizer / "vocab.txt").read_text(encoding="utf-8").splitlines())
+        # Not `splitlines`: a piece may be one of Unicode's rarer line ends.
+        size = len((tokenizer / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n"))
     else:
         raise UsageError(f"{tokenizer} has neither tokenizer.json nor vocab.txt")
     if not 0 <= rows - size < MOST_PADDING_ROWS:
@@ -252,25 +265,34 @@ def _name_special_tokens(raw: dict[str, Any], tokenizer: Path) -> None:
             raw[f"{key}_token_id"] = pieces.token_to_id(name)
 
 
-def _name_tokenizer_class(folder: Path, family: str) -> None:
-    """Say which class reads a tokenizer that came without settings. transformers would take that of the model's family:
-    ALBERT's reads no WordPiece, and BERT's takes any pieces for WordPiece."""
+def name_tokenizer_class(folder: Path, family: str) -> None:
+    """Say how a tokenizer is read whose settings do not. transformers would take the class of the model's family, which
+    knows one kind of pieces, and may cut text otherwise than `tokenizer.json` says (BERT's lower-cases it)."""
+    file, settings = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    stated = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+    if not file.is_file():
+        if family in WORDPIECE_FAMILIES or not (folder / "vocab.txt").is_file():
+            return
+        from transformers import BertTokenizer
+
+        BertTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer.save(str(file))
+    kind = json.loads(file.read_text(encoding="utf-8"))["model"]["type"]
+    fits = kind == "WordPiece" if family in WORDPIECE_FAMILIES else (family, kind) == ("albert", "Unigram")
+    if "tokenizer_class" in stated or (stated and fits):
+        return
     from tokenizers import Tokenizer
 
-    settings, file = folder / "tokenizer_config.json", folder / "tokenizer.json"
-    if settings.is_file() or not file.is_file():
-        return
     tokenizer = Tokenizer.from_file(str(file))
-    is_wordpiece = json.loads(file.read_text(encoding="utf-8"))["model"]["type"] == "WordPiece"
-    if is_wordpiece and family in WORDPIECE_FAMILIES:
-        return
-    roles = {f"{role}_token": f"[{role.upper()}]" for role in ("pad", "unk", "cls", "sep", "mask")}
-    named: dict[str, Any] = {role: t for role, t in roles.items() if tokenizer.token_to_id(t) is not None}
-    named["tokenizer_class"] = "PreTrainedTokenizerFast"
-    if is_wordpiece:
-        lowers = tokenizer.normalizer is not None and "a" in tokenizer.normalizer.normalize_str("A")
-        named |= {"tokenizer_class": "BertTokenizer", "do_lower_case": lowers}
-    write_json(settings, named)
+    named: dict[str, Any] = {}
+    for role, names in SPECIAL_TOKENS.items():
+        named |= {role: name for name in reversed(names) if tokenizer.token_to_id(name) is not None}
+    if (folder / SPECIAL_TOKENS_MAP).is_file():
+        listed = json.loads((folder / SPECIAL_TOKENS_MAP).read_text(encoding="utf-8"))
+        tokens = {role: listed[role] for role in SPECIAL_TOKENS if listed.get(role)}
+        named |= {role: t["content"] if isinstance(t, dict) else t for role, t in tokens.items()}
+    # The class that takes the file as it is. Alone it makes no segments.
+    named |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": MODEL_INPUTS}
+    write_json(settings, named | stated)
 
 
 def _withhold_segments(tokenizer_config: Path) -> None:

@@ -34,7 +34,7 @@ from biosmith.models.bert import BertConfig
 from biosmith.models.checkpoint import WEIGHTS, load_encoder
 from biosmith.models.encoder import Encoder
 from biosmith.models.gpt2_names import config_to_hugging_face, load_decoder, to_hugging_face
-from biosmith.models.saving import check_vocabulary, copy_tokenizer, save_model
+from biosmith.models.saving import check_vocabulary, copy_tokenizer, name_tokenizer_class, save_model
 from biosmith.models.vae import VaeConfig, VariationalAutoencoder
 
 KIND, LATENT, ENCODER, DECODER = "biosmith_vae", "latent.safetensors", "encoder", "decoder"
@@ -160,6 +160,7 @@ def save_vae(
         dtype = model.decoder.words.weight.dtype
         write_json(temporary / DECODER / "config.json", config_to_hugging_face(config.decoder, dtype))
         copy_tokenizer(decoder_vocabulary, temporary / DECODER)
+        name_tokenizer_class(temporary / DECODER, "gpt2")
         save_file(state, temporary / LATENT)
         write_json(temporary / "config.json", raw)
         (temporary / "README.md").write_text(_card(folder.name, config, raw), encoding="utf-8")
