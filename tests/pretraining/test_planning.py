@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from biosmith.errors import UsageError
 from biosmith.pretraining.config import LengthPhase, apply_overrides
 from biosmith.pretraining.elbo_planning import SENTENCE_TOKENS, plan_vae
 from biosmith.pretraining.planning import flops_per_token, phases, plan
+from biosmith.pretraining.preparing import phase_of
 from biosmith.pretraining.tracking import find_trackers, numbers
 from biosmith.recipes import find_recipe
 from biosmith.recipes.biovae import find_vae_recipe
@@ -53,6 +55,18 @@ def test_phases_have_their_own_tokens() -> None:
     assert phases(recipe) == [(0.0, 0.9, 128, 32_768), (0.9, 1.0, 512, 131_072)]
     # 900,000 steps of 32,768 tokens and 100,000 of 131,072.
     assert plan(recipe).tokens == 900_000 * 32_768 + 100_000 * 131_072
+
+
+@pytest.mark.parametrize("steps", [1, 5, 7, 33])
+def test_tokens_are_those_of_the_steps_that_are_taken(steps: int) -> None:
+    recipe = apply_overrides(find_recipe("bert-base"), [f"steps={steps}"])
+    recipe = dataclasses.replace(
+        recipe, batch=dataclasses.replace(recipe.batch, phases=(LengthPhase(0.5, 128, "sequences"),))
+    )
+    sizes = [size for _, _, _, size in phases(recipe)]
+    planned = plan(recipe)
+    assert planned.tokens == sum(sizes[phase_of(recipe, step)] for step in range(steps))
+    assert planned.sequences == steps * recipe.batch.sequences
 
 
 def test_an_unknown_card_is_refused_with_the_valid_ones() -> None:

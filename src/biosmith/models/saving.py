@@ -285,7 +285,8 @@ def name_tokenizer_class(folder: Path, family: str) -> None:
     tokenizer = Tokenizer.from_file(str(file))
     named: dict[str, Any] = {}
     for role, names in SPECIAL_TOKENS.items():
-        named |= {role: name for name in reversed(names) if tokenizer.token_to_id(name) is not None}
+        found = [name for name in names if tokenizer.token_to_id(name) is not None]
+        named |= {role: found[0]} if found else {}
     if (folder / SPECIAL_TOKENS_MAP).is_file():
         listed = json.loads((folder / SPECIAL_TOKENS_MAP).read_text(encoding="utf-8"))
         tokens = {role: listed[role] for role in SPECIAL_TOKENS if listed.get(role)}

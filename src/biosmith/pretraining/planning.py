@@ -106,7 +106,9 @@ def plan(
     gpu = gpu.lower()
     card, parameters = find_card(gpu, gpus, corpus_tokens), recipe_parameters(recipe)
     parts = phases(recipe)
-    tokens = sum(round((until - since) * recipe.steps) * size for since, until, _, size in parts)
+    # As `preparing.phase_of` has it: each phase ends at a rounded step.
+    counts = [round(until * recipe.steps) - round(since * recipe.steps) for since, until, _, _ in parts]
+    tokens = sum(count * size for count, (_, _, _, size) in zip(counts, parts, strict=True))
     per_token = flops_per_token(recipe)
     layout = layout or Layout(gpus)
     require_shareable_layers(recipe, layout.tensor_parallel)
@@ -119,7 +121,7 @@ def plan(
         speed *= layouts.efficiency(recipe, parameters, layout, gpu, seconds, SCALING)
     hours = tokens / speed / 3600
     sequences = sum(
-        round((until - since) * recipe.steps) * max(1, size // length) for since, until, length, size in parts
+        count * max(1, size // length) for count, (_, _, length, size) in zip(counts, parts, strict=True)
     )
     return Plan(
         recipe=recipe.name,
