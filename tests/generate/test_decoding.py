@@ -13,7 +13,6 @@ from biosmith.errors import UsageError
 from biosmith.generate.decoding import Decoding, Written, decode
 from biosmith.models.vae import VariationalAutoencoder
 from biosmith.models.vae_folder import LoadedVae
-from biosmith.models.vae_scoring import log_likelihoods
 
 
 @pytest.fixture
@@ -27,8 +26,9 @@ def next_probabilities(model: VariationalAutoencoder, pieces: list[int], z: torc
     with torch.no_grad():
         hidden = model.decoder(torch.tensor([[config.begin_id, *pieces]]), model.inject(z))
         logits = model.decoder.logits(hidden)[0, -1]
-    logits[[config.pad_id, config.begin_id]] = -torch.inf
-    return logits.softmax(-1)
+    probabilities = logits.softmax(-1)
+    probabilities[[config.pad_id, config.begin_id]] = 0
+    return probabilities
 
 
 def test_greedy_takes_the_likeliest_piece_each_time(vae: LoadedVae, z: torch.Tensor) -> None:
@@ -106,13 +106,20 @@ def test_draws_follow_the_probabilities_of_the_kept_pieces(vae: LoadedVae, z: to
         assert abs(found - share) < 4 * math.sqrt(share * (1 - share) / 600) + 1e-3
 
 
-def test_the_log_likelihood_is_that_of_the_model(vae: LoadedVae, z: torch.Tensor) -> None:
-    # Where padding and beginning are likely the two differ by their share, so this model must not have them so.
-    for how in (Decoding(most_pieces=30), Decoding("beam", beams=3, most_pieces=30)):
-        for number, written in enumerate(decode(vae.model, z, how)):
-            if written.ended:
-                expected = log_likelihoods(vae.model, [written.pieces], z[number : number + 1])[0].item()
-                assert written.log_likelihood >= expected - 1e-4
+@pytest.mark.parametrize("most", [1, 3, 30])
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "top-k", "nucleus"])
+def test_the_log_likelihood_is_that_of_the_model(
+    vae: LoadedVae, z: torch.Tensor, strategy: str, most: int
+) -> None:
+    """Of the pieces that were written, and of the end only where it came; padding and beginning take their share."""
+    config = vae.model.config.decoder
+    for number, written in enumerate(decode(vae.model, z, Decoding(strategy, beams=3, most_pieces=most))):  # type: ignore[arg-type]
+        assert len(written.pieces) <= most
+        ids = torch.tensor([[config.begin_id, *written.pieces]])
+        labels = torch.tensor([[*written.pieces, config.end_id if written.ended else -100]])
+        with torch.no_grad():
+            expected = vae.model.log_likelihood(ids, labels, z[number : number + 1]).item()
+        assert written.log_likelihood == pytest.approx(expected, abs=1e-3)
 
 
 @pytest.mark.parametrize(

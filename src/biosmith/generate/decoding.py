@@ -98,9 +98,9 @@ def _one_by_one(
     choose = _chooser(how, first)
     ids_B = torch.full((len(z_BZ),), config.begin_id, device=z_BZ.device)
     for step in range(most + 1):
-        logits_BV = _next_logits(model, ids_B, cache, z)
-        chosen_B = choose(logits_BV, step)
-        likelihood_B = logits_BV.log_softmax(-1).gather(1, chosen_B[:, None])[:, 0].tolist()
+        likelihood_BV = _next_likelihoods(model, ids_B, cache, z)
+        chosen_B = choose(likelihood_BV, step)
+        likelihood_B = likelihood_BV.gather(1, chosen_B[:, None])[:, 0].tolist()
         for row, piece, likelihood in zip(rows, chosen_B.tolist(), likelihood_B, strict=True):
             if row.ended:
                 continue
@@ -116,14 +116,16 @@ def _one_by_one(
     return [row.done() for row in rows]
 
 
-def _next_logits(model: VariationalAutoencoder, ids_B: Tensor, cache: CachedAttention, z: object) -> Tensor:
-    """Logits [B, V] of the next piece, float32; padding and the beginning are never written."""
+def _next_likelihoods(
+    model: VariationalAutoencoder, ids_B: Tensor, cache: CachedAttention, z: object
+) -> Tensor:
+    """Log-likelihoods [B, V] of the next piece, float32; padding and the beginning are never written."""
     config = model.config.decoder
     hidden = model.decoder.forward_cached(ids_B[:, None], cache, z)  # type: ignore[arg-type]
-    logits = model.decoder.logits(hidden)[:, -1].float()
+    likelihood_BV = model.decoder.logits(hidden)[:, -1].float().log_softmax(-1)
     forbidden = [n for n in {config.pad_id, config.begin_id} if n != config.end_id]
-    logits[:, forbidden] = -torch.inf
-    return logits
+    likelihood_BV[:, forbidden] = -torch.inf
+    return likelihood_BV
 
 
 def _chooser(how: Decoding, first: int) -> Callable[[Tensor, int], Tensor]:
@@ -182,15 +184,15 @@ def _beams(
     ]
     ids = torch.full((count * width,), config.begin_id, device=z_BZ.device)
     for step in range(most + 1):
-        logits = _next_logits(model, ids, cache, z).log_softmax(-1)
-        scores = torch.tensor([s for search in searches for s in search.scores], device=logits.device)
-        total = (logits + scores[:, None]).unflatten(0, (count, width)).flatten(1)
+        likelihoods = _next_likelihoods(model, ids, cache, z)
+        scores = torch.tensor([s for search in searches for s in search.scores], device=likelihoods.device)
+        total = (likelihoods + scores[:, None]).unflatten(0, (count, width)).flatten(1)
         best, places = total.topk(min(2 * width, total.shape[1]), dim=1)
         rows: list[int] = []
         pieces: list[int] = []
         for number, search in enumerate(searches):
             chosen = zip(best[number].tolist(), places[number].tolist(), strict=True)
-            kept = _advance(search, list(chosen), logits.shape[1], config.end_id, how)
+            kept = _advance(search, list(chosen), likelihoods.shape[1], config.end_id, how, step == most)
             rows += [number * width + beam for beam, _ in kept]
             pieces += [piece for _, piece in kept]
         if step == most or all(search.is_over(how) for search in searches):
@@ -200,14 +202,15 @@ def _beams(
     for search in searches:
         if not search.finished:
             for beam, score in zip(search.pieces, search.scores, strict=True):
-                search.finish(beam[:most], score, how, ended=False)
+                search.finish(beam, score, how, ended=False)
     return [search.finished[0][1] for search in searches]
 
 
 def _advance(
-    search: _Beam, chosen: list[tuple[float, int]], vocabulary: int, end_id: int, how: Decoding
+    search: _Beam, chosen: list[tuple[float, int]], vocabulary: int, end_id: int, how: Decoding, last: bool
 ) -> list[tuple[int, int]]:
-    """Put the best continuations (score, place) into a search; (beam, piece) of those that go on."""
+    """Put the best continuations (score, place) into a search; (beam, piece) of those that go on. In the last step
+    sentences end or stay as they are."""
     kept: list[tuple[int, int]] = []
     pieces, scores = [], []
     for rank, (score, place) in enumerate(chosen):
@@ -219,5 +222,6 @@ def _advance(
             kept.append((beam, piece))
             pieces.append([*search.pieces[beam], piece])
             scores.append(score)
-    search.pieces, search.scores = pieces, scores
+    if not last:
+        search.pieces, search.scores = pieces, scores
     return kept
