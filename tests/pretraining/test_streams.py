@@ -10,6 +10,7 @@ import pytest
 
 from biosmith.errors import BiosmithError, UsageError
 from biosmith.pretraining.batches import BatchMaker, Counts, DataRules, hold_out
+from biosmith.pretraining.loading import Cursor, requests
 from biosmith.pretraining.mixing import MixedStores
 from biosmith.tokens.store import TokenStore
 from pretraining.checks import documents_of_tokens, sequences_of
@@ -117,6 +118,21 @@ def test_copies_of_one_document_never_make_a_random_pair(make_store) -> None:  #
             if min(map(len, parts)) >= 10 and sequence.label == 1:
                 one, two = (documents_of_tokens(tokens, part) for part in parts)
                 assert {p.document for p in one} != {p.document for p in two}
+
+
+@pytest.mark.parametrize("pack", ["documents", "stream"])
+def test_epochs_that_a_small_weight_leaves_empty_are_passed_over(make_store, pack: str) -> None:  # type: ignore[no-untyped-def]
+    maker = BatchMaker(MixedStores([make_store([60])], [0.2]), replace(RULES, pack=pack))
+    full = [epoch for epoch in range(200) if len(maker.plan(epoch))]
+    assert 0 < len(full) < 100
+    wanted = list(requests([maker], Cursor(), [0] * 5, [None] * 5, 2))
+    assert [request.epoch for request in wanted] == full[:10]
+    assert all(maker.make(r.epoch, r.place).counts.sequences for r in wanted)
+    # A run that stopped after three steps goes on with the same.
+    assert list(requests([maker], wanted[5].after, [0] * 2, [None] * 2, 2)) == wanted[6:]
+    never = BatchMaker(MixedStores([make_store([60])], [1e-15]), replace(RULES, pack=pack))
+    with pytest.raises(BiosmithError, match="raise the weights of the token stores"):
+        next(requests([never], Cursor(), [0], [None], 1))
 
 
 def test_stores_of_different_vocabularies_cannot_be_mixed(make_store) -> None:  # type: ignore[no-untyped-def]

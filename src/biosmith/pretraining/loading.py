@@ -16,7 +16,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from biosmith.errors import BiosmithError
 from biosmith.pretraining.batches import Batch, BatchMaker, Counts
+
+# A mixture of small weights may leave epochs without a document. So many in a row are an error.
+MOST_EMPTY_EPOCHS = 1_000
 
 
 @dataclass(frozen=True)
@@ -80,13 +84,16 @@ def requests(
         phases, rates: phase and mask rate of each step that is still to come.
         micro_batches: of a step, on all devices together.
         take: which micro-batches of a step this process uses.
+
+    Raises:
+        BiosmithError: the weights of a mixture leave nothing to learn from.
     """
     for phase, rate in zip(phases, rates, strict=False):
         if phase != cursor.phase:
             cursor = Cursor(phase)
         step = []
         for _ in range(micro_batches):
-            epoch, index = cursor.epoch, cursor.index
+            epoch, index = _next_with_content(makers[phase], cursor.epoch), cursor.index
             last = index + 1 >= len(makers[phase].plan(epoch))
             cursor = Cursor(phase, epoch + 1, 0) if last else Cursor(phase, epoch, index + 1)
             step.append(Request(phase, epoch, index, rate, cursor))
@@ -94,6 +101,16 @@ def requests(
         taken = step[take]
         yield from taken[:-1]
         yield taken[-1]._replace(after=cursor)
+
+
+def _next_with_content(maker: BatchMaker, epoch: int) -> int:
+    """The first epoch from this one on that has a micro-batch."""
+    for candidate in range(epoch, epoch + MOST_EMPTY_EPOCHS):
+        if len(maker.plan(candidate)):
+            return candidate
+    raise BiosmithError(
+        f"no document takes part in any of {MOST_EMPTY_EPOCHS:,} epochs; raise the weights of the token stores"
+    )
 
 
 def load(

@@ -172,7 +172,7 @@ class _Run:
 
     def _epoch(self) -> float:
         plan = self.makers[self.cursor.phase].plan(self.cursor.epoch)
-        return round(self.cursor.epoch + self.cursor.index / len(plan), 4)
+        return round(self.cursor.epoch + self.cursor.index / max(1, len(plan)), 4)
 
     def _evaluate(self) -> dict[str, Any]:
         if self.held_out is None:

@@ -192,7 +192,8 @@ def make_evaluation_maker(recipe: Recipe, source: TokenSource, training: BatchMa
         short_probability=0.0,
         mask_copies=None,
     )
-    return BatchMaker(source, rules, held_out, sequence_slots=training.sequence_slots)
+    maker = BatchMaker(source, rules, held_out, sequence_slots=training.sequence_slots)
+    return maker if len(maker.plan(0)) else None  # a mixture of small weights may leave all of them out
 
 
 def held_out_documents(recipe: Recipe, source: TokenSource) -> NDArray[np.bool_]:
