@@ -74,7 +74,8 @@ def save_model(
     card: str | None = None,
 ) -> Path:
     """Write a folder that `transformers` loads with equal logits: config.json, model.safetensors, tokenizer files
-    byte for byte (but that the tokenizer of a model without segments makes none), README.md and manifest.json.
+    byte for byte (but that the tokenizer of a model without segments makes none, and see `name_tokenizer_class`),
+    README.md and manifest.json.
 
     A model loaded from a Hugging Face folder gets the same tensors, names and configuration keys again; parameters
     keep their dtype.
