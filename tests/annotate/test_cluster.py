@@ -151,3 +151,19 @@ def test_no_cluster_at_the_address_is_a_wrong_call(tagger_folder: Path, tmp_path
     (tmp_path / "in.jsonl").write_text('{"id": "1", "text": "Gout."}\n', encoding="utf-8")
     with pytest.raises(UsageError, match="no Ray cluster at 'nowhere'"):
         annotate_files([tmp_path / "in.jsonl"], [tagger_folder], tmp_path / "out.jsonl", cluster="nowhere")
+
+
+def test_an_address_where_nothing_listens_is_refused_at_once(tmp_path: Path) -> None:
+    """Ray itself would try to reach it for minutes."""
+    import socket
+
+    from biosmith.annotate.cluster import _require_listening
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        _require_listening(f"127.0.0.1:{port}")
+        _require_listening(f"ray://127.0.0.1:{port}")
+    for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", "127.0.0.1:99999"):
+        with pytest.raises(UsageError, match="no Ray cluster at"):
+            _require_listening(address)
+    _require_listening("auto")

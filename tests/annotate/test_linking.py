@@ -42,6 +42,7 @@ name: part of
         ("in mice (Figure 1)", {}),
         ("(ABC)", {}),
         ("ataxia telangiectasia (AT; OMIM 208900)", {"AT": "ataxia telangiectasia"}),
+        ("Levels of\ntumor necrosis factor (TNF) rose.", {"TNF": "tumor necrosis factor"}),
     ],
 )
 def test_abbreviations_are_those_that_the_text_defines(text: str, expected: dict[str, str]) -> None:

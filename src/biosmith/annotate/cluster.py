@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ READING_CORES = 0.25  # reading is cheap beside annotating
 TRIES = (
     2  # of a chunk whose process is killed, before its documents are done one by one, and of each of those
 )
+CONNECT_SECONDS = 10.0
 
 Row = dict[str, Any]
 
@@ -81,11 +83,23 @@ def _connect(address: str) -> tuple[Any, bool]:
         raise UsageError("--cluster needs Ray; install biosmith[cluster]") from error
     if ray.is_initialized():
         return ray, False
+    _require_listening(address)
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise UsageError(f"there is no Ray cluster at {address!r}: {str(error).splitlines()[0]}") from error
     return ray, True
+
+
+def _require_listening(address: str) -> None:
+    """Raise UsageError where nothing takes a connection at HOST:PORT; Ray itself tries again for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        return  # "auto", "local", or what Ray refuses at once
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"there is no Ray cluster at {address!r}: {error}") from error
 
 
 def _stream(

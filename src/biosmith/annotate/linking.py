@@ -185,7 +185,9 @@ def _long_form(short: str, before: str) -> str | None:
         if place < 0:
             return None
         place -= 1
-    begin = candidate.rfind(" ", 0, place + 1) + 1
+    begin = place + 1
+    while begin > 0 and not candidate[begin - 1].isspace():  # lines end between words, too
+        begin -= 1
     long = candidate[begin:]
     # A long form is longer than its short form, and does not hold it as a word of its own.
     return long if len(long) > len(short) and short not in long.split() else None
