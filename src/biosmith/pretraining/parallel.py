@@ -221,13 +221,14 @@ def local_part(tensor: Tensor) -> Tensor:
 
 
 def replicate(loss_sums: nn.Module, devices: Devices) -> nn.Module:
-    """DDP: every device has the whole model; gradients are averaged at the end of the backward pass of a compiled step,
-    while it still runs otherwise."""
+    """DDP: every device has the whole model; gradients are averaged while the backward pass still runs, or at its end where
+    a compiled step runs on one machine."""
     from torch.nn.parallel import DistributedDataParallel
 
-    # Else the compiler cuts the step at every bucket of gradients, to overlap sending them with the backward pass. On
-    # cards of one machine sending takes milliseconds of a step, and each cut costs fused kernels and launches.
-    torch._dynamo.config.optimize_ddp = False
+    # The compiler would cut the step at every bucket of gradients, so that sending them overlaps the backward pass.
+    # Between machines that is worth it; within one, a gradient of BERT-base takes a few milliseconds of a step.
+    if os.environ.get("LOCAL_WORLD_SIZE") == str(devices.size):
+        torch._dynamo.config.optimize_ddp = False
     ids = [devices.device] if devices.device.type == "cuda" else None
     return DistributedDataParallel(
         loss_sums, device_ids=ids, broadcast_buffers=False, gradient_as_bucket_view=True
