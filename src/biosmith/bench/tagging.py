@@ -14,7 +14,14 @@ from biosmith.bench.kinds import Tagging
 from biosmith.bench.spans import reported
 from biosmith.errors import BadInput, UsageError
 from biosmith.rejects import Rejects
-from biosmith.tasks.labels import OUTSIDE, Span, guess_scheme, read_spans, read_spans_strictly
+from biosmith.tasks.labels import (
+    OUTSIDE,
+    Span,
+    guess_prediction_scheme,
+    guess_scheme,
+    read_spans,
+    read_spans_strictly,
+)
 from biosmith.tasks.listed import find_listed, read_documents
 from biosmith.tasks.metrics.entities import score_spans
 from biosmith.tasks.tagged import TaggedSentence, sentence_words, tag_documents
@@ -217,7 +224,10 @@ class DocumentTagging(Tagging):
         """See `Dataset`; a prediction is a list of tags, one a word of the sentence."""
         by_tags = super().score(instances, predictions)
         gold = [_gold(s) for s in instances]
-        scheme = guess_scheme({tag for s in instances for tag in s.tags})
+        scheme = guess_prediction_scheme(
+            {tag for tags in predictions for tag in tags},
+            guess_scheme({tag for s in instances for tag in s.tags}),
+        )
         pairs = list(zip(instances, predictions, strict=True))
         report = score_spans(gold, (_spans(s, read_spans(tags)) for s, tags in pairs))
         strict = score_spans(gold, (_spans(s, read_spans_strictly(tags, scheme)) for s, tags in pairs))

@@ -216,3 +216,13 @@ def guess_scheme(labels: Iterable[str]) -> str:
     if prefixes & {"E", "S"}:
         return "IOBES"
     return "IO" if prefixes == {"I"} else "BIO"
+
+
+def guess_prediction_scheme(labels: Iterable[str], gold: str) -> str:
+    """The scheme that predictions are written in: their own where one of the two marks ends, else that of the gold tags.
+
+    Strictly read, spans in one scheme are none in the other.
+    """
+    own = guess_scheme(labels)
+    with_ends = ("IOBES", "BIOUL")
+    return own if gold != "IO" and own != "IO" and (own in with_ends or gold in with_ends) else gold

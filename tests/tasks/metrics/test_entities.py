@@ -116,3 +116,19 @@ def test_nested_spans_are_scored_span_by_span() -> None:
     # The outer mention is found, the inner is not; predicting the outer twice does not count twice.
     gold = [[Span(0, 5, "X"), Span(1, 2, "X")]]
     assert score_spans(gold, [[Span(0, 5, "X"), Span(0, 5, "X")]]).overall == Counts(1, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted"),
+    [
+        (["B-A", "E-A", "S-A"], ["B-A", "I-A", "B-A"]),
+        (["B-A", "L-A", "U-A"], ["B-A", "I-A", "B-A"]),
+        (["B-A", "I-A", "B-A"], ["B-A", "E-A", "S-A"]),
+    ],
+)
+def test_predictions_in_another_scheme_than_the_gold_tags_are_read_in_their_own(
+    gold: list[str], predicted: list[str]
+) -> None:
+    """Taggers here write BIO, whatever they learned from."""
+    assert score_tags([gold], [predicted], strict=True).overall.f1 == 1.0
+    assert score_tags([gold], [["O", "I-A", "B-A"]], strict=True).overall.recall == 0.5

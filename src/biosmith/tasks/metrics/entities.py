@@ -8,11 +8,17 @@ under the scheme (seqeval's strict mode). The two agree on the output of a const
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from biosmith.tasks.labels import Span, guess_scheme, read_spans, read_spans_strictly
+from biosmith.tasks.labels import (
+    Span,
+    guess_prediction_scheme,
+    guess_scheme,
+    read_spans,
+    read_spans_strictly,
+)
 from biosmith.tasks.metrics.counts import Counts
 
 Tags = Sequence[Sequence[str]]
@@ -44,7 +50,7 @@ def score_tags(
     Args:
         gold, predicted: tags of each sentence; sentence i of both has the same number of words.
         strict: count only spans that are well formed under the scheme.
-        scheme: the scheme of the tags; None reads it off the gold tags.
+        scheme: the scheme of all tags; None reads it off the gold tags, and off the predicted ones where either marks ends.
 
     Raises:
         ValueError: numbers of sentences or of words differ.
@@ -54,14 +60,14 @@ def score_tags(
     for i, (g, p) in enumerate(zip(gold, predicted, strict=True)):
         if len(g) != len(p):
             raise ValueError(f"sentence {i + 1}: {len(g)} gold tags, {len(p)} predicted")
-    read: Callable[[Sequence[str]], list[Span]] = read_spans
-    if strict:
-        known = scheme or guess_scheme({tag for tags in gold for tag in tags})
-
-        def read(tags: Sequence[str]) -> list[Span]:
-            return read_spans_strictly(tags, known)
-
-    return score_spans(map(read, gold), map(read, predicted))
+    if not strict:
+        return score_spans(map(read_spans, gold), map(read_spans, predicted))
+    of_gold = scheme or guess_scheme({tag for tags in gold for tag in tags})
+    of_predicted = scheme or guess_prediction_scheme({tag for tags in predicted for tag in tags}, of_gold)
+    return score_spans(
+        (read_spans_strictly(tags, of_gold) for tags in gold),
+        (read_spans_strictly(tags, of_predicted) for tags in predicted),
+    )
 
 
 def score_spans(gold: Iterable[Iterable[Span]], predicted: Iterable[Iterable[Span]]) -> EntityScore:
