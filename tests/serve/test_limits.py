@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import threading
@@ -119,8 +120,19 @@ def test_only_who_has_the_token_is_answered(start: Any) -> None:
             assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
         assert client.get("/metrics").status_code == client.get("/v1/models").status_code == 401
         assert client.get("/health").status_code == client.get("/").status_code == 200
-        granted = {"Authorization": "Bearer open sesame"}
-        assert client.post("/v1/annotate", json={"text": "Gout."}, headers=granted).status_code == 200
+        for scheme in ("Bearer", "bearer"):  # RFC 9110: without regard to case
+            granted = {"Authorization": f"{scheme} open sesame"}
+            assert client.post("/v1/annotate", json={"text": "Gout."}, headers=granted).status_code == 200
+
+
+def test_a_body_in_an_encoding_is_refused_by_its_name(start: Any) -> None:
+    with start() as client:
+        body = gzip.compress(b'{"text": "Gout."}')
+        headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+        answer = client.post("/v1/annotate", content=body, headers=headers)
+        assert answer.status_code == 415 and "Content-Encoding 'gzip'" in answer.json()["detail"]
+        headers["Content-Encoding"] = "identity"
+        assert client.post("/v1/annotate", content=b'{"text": "Gout."}', headers=headers).status_code == 200
 
 
 class SlowEngine:
@@ -204,3 +216,13 @@ def test_what_takes_too_long_is_given_up(start: Any) -> None:
         answer = client.post("/v1/annotate", json={"text": "Gout is rare."})
         assert answer.status_code == 503 and "too long" in answer.json()["detail"]
         engine.go.set()
+
+
+def test_head_is_answered_as_get_without_a_body(start: Any) -> None:
+    """What probes of load balancers ask."""
+    with start() as client:
+        for path in ("/health", "/v1/models", "/"):
+            got, head = client.get(path), client.head(path)
+            assert head.status_code == 200 and head.content == b""
+            assert head.headers["content-type"] == got.headers["content-type"]
+        assert client.head("/nowhere").status_code == 404

@@ -219,6 +219,8 @@ def test_a_loss_that_is_no_number_ends_the_run_with_advice() -> None:
         ({"warmup": 10}, "warmup is a share"),
         ({"dropout": 1.0}, "dropout must lie"),
         ({"weight_decay": -0.1}, "weight_decay must not be negative"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a finite number"),
+        ({"clip": float("inf")}, "clip must be a finite number"),
     ],
 )
 def test_impossible_settings_are_refused(values: dict[str, float], message: str) -> None:

@@ -65,6 +65,8 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":  # as GET; the server leaves the body out
+            scope = {**scope, "method": "GET"}
         answer = _Answer(send)
         began = time.perf_counter()
         held = _Held()
@@ -99,11 +101,15 @@ class Gate:
         headers = {name.lower(): value for name, value in scope["headers"]}
         is_open = scope["path"] in OPEN_PATHS or scope["path"].startswith("/leaderboard")
         if self.token is not None and not is_open:
-            given = headers.get(b"authorization", b"")
-            if not secrets.compare_digest(given, b"Bearer " + self.token):
+            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+            if scheme.lower() != b"bearer" or not secrets.compare_digest(given.strip(), self.token):
                 raise Refused(401, "this service needs a token: Authorization: Bearer TOKEN", drain=True)
         if self.requests > self.limits.requests and scope["path"] != "/health":
             raise Refused(503, "too many requests at once", retry_after=1, drain=True)
+        encoding = headers.get(b"content-encoding", b"").strip().lower()
+        if encoding not in (b"", b"identity"):
+            what = f"bodies are taken as they are, not in Content-Encoding {encoding.decode('latin-1')!r}"
+            raise Refused(415, what, drain=True)
         body = await self._read_body(headers, receive, held)
         gone = asyncio.create_task(_disconnected(receive))
         await _unless(gone, self.app(scope, _replay(body, gone), answer))

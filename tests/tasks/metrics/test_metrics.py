@@ -143,3 +143,12 @@ def test_factoid_answers_are_scored_strictly_leniently_and_by_rank() -> None:
     score = score_factoid(gold, predicted)
     assert (score.strict_accuracy, score.lenient_accuracy) == (0.25, 0.5)
     assert score.mean_reciprocal_rank == pytest.approx(1.5 / 4)
+
+
+def test_pearson_of_huge_and_tiny_numbers_is_that_of_their_digits() -> None:
+    """Their squares overflow or vanish."""
+    gold, predicted = [1.0, 2.0, 4.0, 3.0], [0.5, 2.5, 3.0, 3.5]
+    expected = pearson(gold, predicted)
+    for factor in (1e200, 1e-200):
+        scaled = [factor * p for p in predicted]
+        assert pearson(gold, scaled) == pytest.approx(expected, rel=1e-12)

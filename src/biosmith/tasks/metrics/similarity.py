@@ -20,6 +20,13 @@ def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float:
     if min(gold) == max(gold) or min(predicted) == max(predicted):
         return 0.0
     gold_mean, predicted_mean = math.fsum(gold) / len(gold), math.fsum(predicted) / len(gold)
-    pairs = [(g - gold_mean, p - predicted_mean) for g, p in zip(gold, predicted, strict=True)]
+    gold, predicted = _scaled([g - gold_mean for g in gold]), _scaled([p - predicted_mean for p in predicted])
+    pairs = list(zip(gold, predicted, strict=True))
     spread = math.sqrt(math.fsum(g * g for g, _ in pairs) * math.fsum(p * p for _, p in pairs))
     return math.fsum(g * p for g, p in pairs) / spread if spread else 0.0
+
+
+def _scaled(values: Sequence[float]) -> list[float]:
+    """By the power of two that leaves the largest below 1, so that no square overflows or vanishes; no digit changes."""
+    exponent = math.frexp(max(map(abs, values)))[1]
+    return [math.ldexp(value, -exponent) for value in values]
