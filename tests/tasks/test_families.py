@@ -101,3 +101,13 @@ def test_a_model_reads_as_many_tokens_as_its_table_has_places_for(family: str, r
             with pytest.raises((IndexError, RuntimeError)):
                 longer = torch.full((1, readable + 1), 5)
                 model(input_ids=longer, attention_mask=torch.ones_like(longer))
+
+
+def test_a_latent_variable_model_is_refused_with_the_name_of_its_encoder(tmp_path: Path) -> None:
+    from biosmith.errors import UsageError
+    from biosmith.tasks.network import open_encoder
+
+    (tmp_path / "vae").mkdir()
+    (tmp_path / "vae" / "config.json").write_text('{"model_type": "biosmith_vae"}', encoding="utf-8")
+    with pytest.raises(UsageError, match=r"latent-variable model; take its encoder, .*vae.encoder"):
+        open_encoder(tmp_path / "vae")

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from biosmith.artefact import Manifest, describe_files, load_manifest
 from biosmith.errors import BadInput, UsageError
 from biosmith.models.checkpoint import refuse_pickle
+from biosmith.models.vae_folder import ENCODER, is_vae
 
 # Families of the fast encoder whose heads in `transformers` are those that the networks here make.
 FAST_TYPES = ("bert", "electra", "albert")
@@ -139,18 +140,20 @@ def open_transformers(
         options: as `from_pretrained` takes them.
 
     Raises:
-        UsageError: the folder does not exist, or its weights are a pickle.
+        UsageError: the folder does not exist, its weights are a pickle, or it is a latent-variable model.
         BadInput: `transformers` cannot load it for that purpose, or it lacks a tuned head.
     """
     from transformers import AutoTokenizer
 
     read_json(folder / "config.json")
+    if is_vae(folder):
+        raise UsageError(f"{folder} is a latent-variable model; take its encoder, {folder / ENCODER}")
     refuse_pickle(folder)
     options |= {"dtype": torch.float32, "use_safetensors": True, "ignore_mismatched_sizes": head == "new"}
     try:
         model, found = kind.from_pretrained(folder, output_loading_info=True, **options)
         tokenizer = AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise BadInput(folder, f"transformers cannot load it {purpose}: {error}") from error
     if head == "tuned" and found["missing_keys"]:
         raise BadInput(folder, f"lacks tensors {purpose}", value=sorted(found["missing_keys"]))
