@@ -4,7 +4,7 @@
 
 All have the shape of Bioformer-8L (8 layers, 512 wide) and one corpus. `mlm-rtd` is a masked language model for half of
 the time, whose encoder then becomes a discriminator's. How many steps fit into the time is found by a short run of
-each, compilation left out; learning rate and schedule are each recipe's own, with the warm-up as a share of the run. Each
+each, compilation left out; learning rates and warm-up are for short runs (`arm_recipe` says why), the rest is each recipe's own. Each
 model is then tuned on a dataset for mentions, one for relations and one for similarity with several seeds; the table has
 means and Student's 95 % intervals over seeds. Every stage is kept, and what is finished is not done again. Also draws the
 discriminator's accuracy on replaced tokens over the run. Writes benchmarks/results/objectives.json and objectives.png.
