@@ -1,6 +1,6 @@
 """Going on from a general-domain model against starting from scratch, at equal compute, with two vocabularies.
 
-    python benchmarks/continued_pretraining.py --corpus SOURCE... --data BENCHMARKS [--general MODEL] [--steps 4000]
+    python benchmarks/continued_pretraining.py --corpus SOURCE... --data BENCHMARKS [--general MODEL] [--arms ARM...]
 
 Four arms of one architecture, one corpus, one number of tokens seen:
 
@@ -47,6 +47,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder of the benchmarks")
     parser.add_argument("--general", type=Path, help="Hugging Face folder of the general model")
     parser.add_argument("--work", type=Path, default=Path("runs/continued-pretraining"))
+    parser.add_argument(
+        "--arms", nargs="+", default=list(ARMS), choices=list(ARMS), help="a part, on another card"
+    )
     parser.add_argument("--steps", type=int, default=4_000)
     parser.add_argument("--batch-tokens", type=int, default=131_072)
     parser.add_argument("--learning-rate", type=float, default=5e-4)
@@ -62,8 +65,8 @@ def main() -> None:
     arguments = parser.parse_args()
     general = arguments.general or minilm()
     folders = make_tokens(arguments, general)
-    losses = {arm: train(arguments, arm, general, folders) for arm in ARMS}
-    models = [str(arguments.work / "models" / arm) for arm in ARMS]
+    losses = {arm: train(arguments, arm, general, folders) for arm in arguments.arms}
+    models = [str(arguments.work / "models" / arm) for arm in arguments.arms]
     results = arguments.work / "results"
     call(
         "bench", "run", "--suite", "blurb", "--model", *models, "--data", str(arguments.data),
@@ -73,9 +76,8 @@ def main() -> None:
     shown = call("bench", "show", str(results))
     subprocess.run([sys.executable, "-m", "biosmith", "bench", "show", str(results)], check=True)
     first = results / "general-continued"
-    compared = {
-        arm: call("bench", "compare", str(results / arm), str(first)) for arm in ARMS if arm != first.name
-    }
+    others = [arm for arm in arguments.arms if arm != first.name] if first.is_dir() else []
+    compared = {arm: call("bench", "compare", str(results / arm), str(first)) for arm in others}
     found = {"settings": {k: str(v) for k, v in vars(arguments).items()}, "pretraining": losses}
     found |= {"results": shown, "against general-continued": compared}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

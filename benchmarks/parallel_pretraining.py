@@ -80,15 +80,23 @@ def main() -> None:
                 for name in names
                 if LAYOUTS[name].gpus > 1
             }
+            print(json.dumps(found["check"]), flush=True)
         for size in arguments.sizes:
             alone = launch(arguments, "one", size, "alone", Path(temporary))
-            rows = {name: launch(arguments, name, size, "speed", Path(temporary)) for name in names}
-            found["sizes"][size] = {"alone": alone, "layouts": rows}
-            for name, row in rows.items():
+            found["sizes"][size] = {"alone": alone, "layouts": {}}
+            for name in names:
+                row = launch(arguments, name, size, "speed", Path(temporary))
                 show(size, name, row, alone)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+                found["sizes"][size]["layouts"][name] = row
+                write(found, arguments.out)  # a run that is cut off keeps what it has
+    write(found, arguments.out)
     print(f"written to {arguments.out}")
+
+
+def write(found: dict[str, Any], out: Path) -> None:
+    """What is known so far."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 def read_arguments() -> Any:

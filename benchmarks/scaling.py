@@ -47,12 +47,18 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/scaling"))
     parser.add_argument("--out", type=Path, default=RESULT)
     given = parser.parse_args()
-    rows: dict[str, dict[str, Any]] = {"one": measure(given, "one", 1, "ddp")}
-    for cards in given.cards:
-        for parallel in given.parallel:
-            rows[f"{parallel}{cards}"] = measure(given, f"{parallel}{cards}", cards, parallel)
-    one = rows["one"]
-    for name, row in rows.items():
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    rows: dict[str, dict[str, Any]] = {}
+    found = {
+        "machine": {"cards": names or ["cpu"], "cores": os.cpu_count(), "torch": torch.__version__},
+        "settings": {key: str(value) for key, value in vars(given).items()},
+        "rows": rows,
+    }
+    wanted = [(1, "ddp"), *((cards, parallel) for cards in given.cards for parallel in given.parallel)]
+    for cards, parallel in wanted:
+        name = "one" if cards == 1 else f"{parallel}{cards}"
+        row = rows[name] = measure(given, name, cards, parallel)
+        one = rows["one"]
         row["share_of_linear"] = row["tokens_per_second"] / one["tokens_per_second"] / row["cards"]
         row["largest_loss_difference"] = max(
             abs(a - b) for a, b in zip(row["losses"], one["losses"], strict=True)
@@ -62,14 +68,8 @@ def main() -> None:
             f"losses within {row['largest_loss_difference']:.1e}",
             flush=True,
         )
-    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    found = {
-        "machine": {"cards": names or ["cpu"], "cores": os.cpu_count(), "torch": torch.__version__},
-        "settings": {key: str(value) for key, value in vars(given).items()},
-        "rows": rows,
-    }
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     print(f"written to {given.out}")
 
 
