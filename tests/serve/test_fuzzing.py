@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 schemathesis = pytest.importorskip("schemathesis")
 
-EXAMPLES = 15  # for each operation; benchmarks/fuzzing.py does more
+EXAMPLES = 15  # for each operation
 # Schemathesis tries other methods and media types as well; what the service answers to these must be documented too.
 CHECKS = ("status_code_conformance", "content_type_conformance", "response_schema_conformance")
 
@@ -44,9 +44,9 @@ def test_no_request_made_from_the_schema_brings_the_service_down(client: httpx.C
 @settings(max_examples=60)
 @given(
     content=st.binary(max_size=300)
-    | st.sampled_from([b"<?xml", b"{", b"PMID- ", b"1|t|", b"<article>", b"<collection>"]).flatmap(
-        lambda head: st.binary(max_size=200).map(lambda rest: head + rest)
-    ),
+    | st.sampled_from(
+        [b"<?xml", b"{", b"PMID- ", b"1|t|", b"<article>", b"<collection>", b"title,text\n", b"\x1f\x8b\x08"]
+    ).flatmap(lambda head: st.binary(max_size=200).map(lambda rest: head + rest)),
     path=st.sampled_from(
         [
             "/v1/annotate/file",
@@ -55,7 +55,7 @@ def test_no_request_made_from_the_schema_brings_the_service_down(client: httpx.C
             "/v1/convert?format=pubtator",
             *(
                 f"/v1/annotate/file?from={f}&format=bioc-xml"
-                for f in ("medline", "bioc-json", "pubtator", "jsonl", "plain")
+                for f in ("medline", "bioc-json", "pubtator", "jsonl", "plain", "csv", "squad", "cord19")
             ),
         ]
     ),

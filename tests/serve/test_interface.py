@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
+import zipfile
 from pathlib import Path
 
 import httpx
@@ -73,6 +76,74 @@ def test_files_are_recognised_by_their_content(client: httpx.Client, name: str) 
     answered = client.post("/v1/annotate/file", content=content).json()
     assert [d["id"] for d in answered["documents"]] == [d.id for d in biosmith.read(EXAMPLES / name)]
     assert sum(len(found(d)) for d in answered["documents"]) > 0
+
+
+ROWS = [("7", "Gout is rare", TEXT), ("8", "Nothing, at all", "No effect of aspirin was seen.")]
+
+
+@pytest.mark.parametrize("separator", ["\t", ",", ";"])
+@pytest.mark.parametrize("header", [("pmid", "title", "abstract"), ("PMID", "Title", "Abstract")])
+def test_a_table_is_a_document_a_row(client: httpx.Client, separator: str, header: tuple[str, ...]) -> None:
+    # A cell that holds the separator is quoted in CSV; tab-separated tables have no quotes.
+    quoted = [tuple(f'"{c}"' if separator in c else c for c in row) for row in (header, *ROWS)]
+    content = "\n".join(separator.join(row) for row in quoted)
+    answered = client.post("/v1/annotate/file", content=content).json()
+    assert [(d["id"], [p["text"] for p in d["passages"]]) for d in answered["documents"]] == [
+        (id, [title, abstract]) for id, title, abstract in ROWS
+    ]
+    assert [[m[2] for m in found(d)] for d in answered["documents"]] == [
+        ["Gout", "anemia", "heparin"],
+        ["aspirin"],
+    ]
+
+
+def test_prose_with_commas_and_tabs_is_no_table(client: httpx.Client) -> None:
+    for content in ("Title, abstract and text of gout.\nGout, anemia", "Gout\tis rare\nAnemia\tis not"):
+        (document,) = client.post("/v1/annotate/file", content=content).json()["documents"]
+        assert document["text"] == content
+
+
+def test_the_name_of_a_file_tells_its_format_and_names_its_documents(
+    client: httpx.Client, tmp_path: Path
+) -> None:
+    # No header: only the suffix tells this from text with tabs. The commands read the same.
+    content = "Gout is rare .\t1\nNo anemia was seen .\t0\n"
+    (tmp_path / "gad.tsv").write_text(content, encoding="utf-8")
+    answered = client.post("/v1/annotate/file?name=C%3A/data/gad.tsv", content=content).json()["documents"]
+    assert (
+        [d["id"] for d in answered]
+        == [d.id for d in biosmith.read(tmp_path / "gad.tsv")]
+        == ["gad-1", "gad-2"]
+    )
+    (document,) = client.post("/v1/annotate/file?name=note.txt", content="Gout is rare.").json()["documents"]
+    assert document["id"] == "note"
+
+
+def test_formats_of_one_file_are_taken_as_the_commands_take_them(client: httpx.Client) -> None:
+    from biosmith.text import formats
+
+    readable = {name for name in formats.FORMATS if hasattr(formats.load_format(name), "read")}
+    of_several_files = {n for n in readable if hasattr(formats.load_format(n), "COMPANIONS")}
+    assert set(client.get("/v1/formats").json()["read"]) == readable - of_several_files - {"parquet"}
+    conll = "Gout\tB-Disease\nis\tO\nrare\tO\n.\tO\n\nNo\tO\nanemia\tB-Disease\n.\tO\n"
+    squad = json.dumps({"data": [{"title": "a", "paragraphs": [{"context": "Gout is rare.", "qas": []}]}]})
+    for content, texts in ((conll, ["Gout is rare .", "No anemia ."]), (squad, ["Gout is rare."])):
+        answered = client.post("/v1/annotate/file", content=content).json()["documents"]
+        assert [d["text"] for d in answered] == texts
+
+
+def test_forms_and_archives_are_refused_in_words(client: httpx.Client) -> None:
+    answer = client.post("/v1/annotate/file", files={"file": ("a.txt", b"Gout is rare.")})
+    assert answer.status_code == 415 and "--data-binary" in answer.json()["detail"]
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("a.txt", "Gout is rare.")
+    unpacked = io.BytesIO()
+    with tarfile.open(fileobj=unpacked, mode="w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("a.txt"), io.BytesIO(b""))
+    for content in (made.getvalue(), unpacked.getvalue()):
+        answer = client.post("/v1/annotate/file", content=content)
+        assert answer.status_code == 422 and "archive" in answer.json()["detail"]
 
 
 def test_a_batch_answers_every_line_with_a_line(client: httpx.Client) -> None:
@@ -214,6 +285,11 @@ def test_other_formats_and_binary_content_are_refused(client: httpx.Client) -> N
     assert client.post("/v1/annotate/file?from=parquet", content=b"PAR1").status_code == 422
     assert client.post("/v1/annotate/file", content=b"PAR1\0\0\0\0PAR1").status_code == 422
     assert client.post("/v1/annotate/file", content=b"").status_code == 422
+    # Line ends as of old Macintosh: whatever a reader makes of its file, the service answers.
+    assert client.post("/v1/annotate/file?from=csv", content=b"title,text\rGout,x\r").status_code in (
+        200,
+        422,
+    )
 
 
 def test_the_page_loads_nothing_from_elsewhere(client: httpx.Client) -> None:

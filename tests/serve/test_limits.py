@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import socket
 import threading
 import time
+import tracemalloc
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -125,14 +128,108 @@ def test_only_who_has_the_token_is_answered(start: Any) -> None:
             assert client.post("/v1/annotate", json={"text": "Gout."}, headers=granted).status_code == 200
 
 
-def test_a_body_in_an_encoding_is_refused_by_its_name(start: Any) -> None:
-    with start() as client:
-        body = gzip.compress(b'{"text": "Gout."}')
-        headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
-        answer = client.post("/v1/annotate", content=body, headers=headers)
-        assert answer.status_code == 415 and "Content-Encoding 'gzip'" in answer.json()["detail"]
-        headers["Content-Encoding"] = "identity"
-        assert client.post("/v1/annotate", content=b'{"text": "Gout."}', headers=headers).status_code == 200
+def test_compressed_bodies_are_read_by_their_encoding_or_their_first_bytes(small: httpx.Client) -> None:
+    request = b'{"text": "Gout is rare."}'
+    encoded = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+    for headers, body in (
+        (encoded, gzip.compress(request)),
+        ({**encoded, "Content-Encoding": "X-GZIP"}, gzip.compress(request[:9]) + gzip.compress(request[9:])),
+        ({**encoded, "Content-Encoding": "identity"}, request),
+    ):
+        answer = small.post("/v1/annotate", content=body, headers=headers)
+        assert [m["text"] for m in answer.json()["documents"][0]["mentions"]] == ["Gout"]
+    file = b"pmid\ttitle\n7\tGout is rare\n"
+    blocks = gzip.compress(file[:11]) + gzip.compress(file[11:]) + bytes(512)  # as bgzip and tapes leave it
+    for headers, body in (
+        ({}, gzip.compress(file)),
+        ({}, blocks),
+        ({}, lzma.compress(file, preset=9)),
+        ({}, lzma.compress(file[:11]) + lzma.compress(file[11:])),
+        ({"Content-Encoding": "gzip"}, gzip.compress(gzip.compress(file))),
+        ({"Content-Encoding": "gzip"}, gzip.compress(lzma.compress(file))),
+    ):
+        (document,) = small.post("/v1/annotate/file", content=body, headers=headers).json()["documents"]
+        assert (document["id"], document["text"]) == ("7", "Gout is rare")
+    batch = small.post("/v1/batch", content=gzip.compress(request + b"\n" + request))
+    assert len(batch.text.splitlines()) == 2
+
+
+def test_other_encodings_are_refused_by_their_name(small: httpx.Client) -> None:
+    for encoding in ("br", "gzip, gzip", "deflate"):
+        answer = small.post("/v1/annotate", content=b"abc", headers={"Content-Encoding": encoding})
+        assert answer.status_code == 415 and f"Content-Encoding '{encoding}'" in answer.json()["detail"]
+
+
+def test_what_is_not_compressed_as_it_says_is_refused(small: httpx.Client) -> None:
+    packed, xz = gzip.compress(b"Gout is rare." * 9), lzma.compress(b"Gout is rare." * 9)
+    bent = packed[:-6] + bytes([packed[-6] ^ 1]) + packed[-5:]  # the checksum of another content
+    for body in (packed[:-9], packed + b"more", bent, packed[:2], xz[:-9], xz[:8] + b"x" * 9):
+        answer = small.post("/v1/annotate/file", content=body)
+        assert answer.status_code == 400 and "unpacked" in answer.json()["detail"]
+    answer = small.post("/v1/annotate/file", content=b"Gout.", headers={"Content-Encoding": "gzip"})
+    assert answer.status_code == 400
+    assert is_well(small)
+
+
+def test_the_limit_of_a_body_is_that_of_what_is_in_it(small: httpx.Client) -> None:
+    line = b"Gout is rare.\n"  # the limit of 10,000 characters is another one
+    fits, too_large = line + b" " * (20_000 - len(line)), line + b" " * (20_001 - len(line))
+    for compress in (gzip.compress, lzma.compress):
+        assert small.post("/v1/annotate/file?from=plain", content=compress(fits)).status_code == 200
+        answer = small.post("/v1/annotate/file?from=plain", content=compress(too_large))
+        assert answer.status_code == 413 and "20,000 bytes" in answer.json()["detail"]
+
+
+def bombs() -> Iterator[tuple[str, bytes, dict[str, str]]]:
+    """Small bodies that unpack to much, or that cost much."""
+    zeros = zlib.compressobj(9, wbits=31)
+    gigabyte = b"".join(zeros.compress(bytes(2**20)) for _ in range(1024)) + zeros.flush()
+    yield "a gigabyte of zeros in gzip", gigabyte, {}
+    yield "the same once more packed", gzip.compress(gigabyte), {"Content-Encoding": "gzip"}
+    yield "100 MB in xz", lzma.compress(bytes(10**8)), {}
+    yield "empty streams", gzip.compress(b"") * 5000, {}
+    yield "a dictionary of 1.5 GiB", with_large_dictionary(lzma.compress(b"Gout")), {}
+
+
+def with_large_dictionary(packed: bytes) -> bytes:
+    """A stream of xz that asks for a dictionary of 1.5 GiB: byte 4 of its block's header (xz-file-format, 5.3.1)."""
+    header = bytearray(packed[12:20])
+    assert header[:4] == bytes([2, 0, 0x21, 1])  # 12 bytes, one filter: LZMA2 with a property of one byte
+    header[4] = 37  # (2 | 1) << (37 // 2 + 11)
+    return packed[:12] + header + zlib.crc32(header).to_bytes(4, "little") + packed[24:]
+
+
+def test_bombs_are_refused_soon_and_take_little_memory(start: Any) -> None:
+    with start(limits=Limits()) as client:
+        for what, body, headers in bombs():
+            began = time.monotonic()
+            paths = ("/v1/annotate/file", "/v1/annotate", "/v1/batch")
+            answers = [client.post(path, content=body, headers=headers) for path in paths]
+            assert [a.status_code for a in answers] == [413] * 3, what
+            assert time.monotonic() - began < 20, what
+        bomb = gzip.compress(bytes(10**8))
+        tracemalloc.start()
+        try:
+            client.post("/v1/annotate/file", content=bomb)
+            assert tracemalloc.get_traced_memory()[1] < 20 * 2**20  # the limit is 8 MiB of content
+        finally:
+            tracemalloc.stop()
+        assert is_well(client)
+
+
+def test_unpacked_bodies_count_towards_what_waits(start: Any) -> None:
+    engine = SlowEngine()
+    body = gzip.compress(b"Gout is rare.\n" + b" " * 900_000)
+    with (
+        start(engine.hold, limits=Limits(waiting_bytes=2 * 10**6)) as client,
+        ThreadPoolExecutor(6) as threads,
+    ):
+        sent = [threads.submit(client.post, "/v1/annotate/file", content=body) for _ in range(6)]
+        while sum(future.done() for future in sent) < 4:
+            time.sleep(0.01)
+        engine.go.set()
+        assert sorted(future.result().status_code for future in sent) == [200] * 2 + [503] * 4
+        assert is_well(client)
 
 
 class SlowEngine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -92,7 +93,8 @@ def answer_with(page: Any, value: Any) -> None:
 
 
 def test_a_text_is_annotated_with_keys_alone(page: Any) -> None:
-    page.keyboard.type(TEXT)  # the text field has the focus when the page opens
+    page.wait_for_selector("#text:focus")  # without a click, once the page has opened
+    page.keyboard.type(TEXT)
     page.keyboard.press("Control+Enter")
     page.wait_for_selector("mark")
     assert marks(page) == [("Gout", "Disease"), ("anemia", "Disease"), ("aspirin", "Chemical")]
@@ -179,6 +181,14 @@ def test_a_pubmed_file_is_opened_or_pasted(page: Any) -> None:
     assert page.locator("article.doc").count() == 0
     annotate(page, file.read_text(encoding="utf-8"))
     assert page.locator("article.doc").count() == opened
+
+
+def test_a_table_that_is_opened_is_known_by_its_name(page: Any, tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "gad & co.tsv.gz", "wt", encoding="utf-8") as stream:
+        stream.write("Gout is rare .\t1\nNo anemia was seen .\t0\n")  # no header
+    page.set_input_files("#file", tmp_path / "gad & co.tsv.gz")
+    page.wait_for_selector("article.doc")
+    assert page.locator("article.doc").count() == 2
 
 
 def test_errors_are_told(page: Any) -> None:

@@ -173,11 +173,18 @@ def _add_routes(
         source: Annotated[
             schemas.ReadFormat | None, Query(alias="from", description="found by content if not given")
         ] = None,
+        name: Annotated[
+            str, Query(max_length=255, description="the file's name; tables are known by its suffix")
+        ] = "",
         format: Format = None,
     ) -> Response:
-        """Annotate the content of a file: PubMed XML, MEDLINE, JATS, BioC, PubTator, JSON lines or plain text."""
+        """Annotate the content of a file, compressed (gzip, xz) or not, in any of the formats of `/v1/formats`."""
+        if request.headers.get("content-type", "").startswith("multipart/"):
+            raise HTTPException(
+                415, "send the content of the file alone, not a form (curl --data-binary @FILE)"
+            )
         content = await request.body()
-        documents, failed = await run_in_threadpool(convert.from_content, content, source, limits)
+        documents, failed = await run_in_threadpool(convert.from_content, content, source, limits, name)
         return await service.answer(documents, [None] * len(documents), failed, format)
 
     @app.post(

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import io
+import logging
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
-from biosmith.serve.schemas import AnnotateRequest, ConvertRequest, DocumentIn, Failed
+from biosmith.serve.schemas import AnnotateRequest, ConvertRequest, DocumentIn, Failed, ReadFormat
 from biosmith.serve.settings import Limits
 from biosmith.text import formats
 from biosmith.text.document import Document
 from biosmith.text.formats.jsonl import NotADocument, from_json, to_json
+from biosmith.text.formats.tables import TEXTS, named
 
+READ: tuple[str, ...] = get_args(ReadFormat)
 # format -> (suffix of its files, media type)
 WRITTEN = {
     "bioc-json": (".bioc.json", "application/json"),
@@ -26,6 +29,8 @@ WRITTEN = {
     "html": (".html", "text/html"),
 }
 NAME = "the request"
+
+log = logging.getLogger("biosmith")
 
 
 class TooMuch(Exception):
@@ -83,36 +88,61 @@ def _characters(value: Any) -> int:
     return sum(_characters(part) for part in value) if isinstance(value, list) else 0
 
 
-def from_content(content: bytes, format: str | None, limits: Limits) -> tuple[list[Document], list[Failed]]:
+def from_content(
+    content: bytes, format: str | None, limits: Limits, name: str = ""
+) -> tuple[list[Document], list[Failed]]:
     """The documents of an uploaded file, and the records that are none.
+
+    Args:
+        content: not compressed.
+        format: None finds it by name and content, as the commands do.
+        limits: see `Limits`.
+        name: of the file; nothing of this name is opened.
 
     Raises:
         TooMuch: they are beyond the limits.
         Unreadable: the content is of none of the formats taken here, or of another than the one named.
     """
-    name = format or formats.recognise("", content[: formats.files.HEAD]) or "plain"
-    if name not in READ:
-        raise Unreadable(f"a file of format {name} is not taken here; taken: {', '.join(READ)}")
-    module = formats.load_format(name)
+    head = content[: formats.files.HEAD]
+    format = format or formats.recognise(name, head) or formats.recognise(_table_name(head), head) or "plain"
+    if format not in READ:
+        raise Unreadable(f"a file of format {format} is not taken here; taken: {', '.join(READ)}")
+    if head.startswith(b"PK\x03\x04") or head[257:262] == b"ustar":
+        raise Unreadable("archives are not taken here; send the files in it one by one")
+    module = formats.load_format(format)
     rejects = Rejects(keep=1000)
     allowance = _Allowance(limits)
     documents: list[Document] = []
+    file = name or NAME
     try:
-        for document in module.read(io.BytesIO(content), rejects, NAME):
+        for document in module.read(io.BytesIO(content), rejects, file):
             allowance.take(len(document.text))
             documents.append(document)
     except BadInput as error:
-        rejects.add(NAME, error.record or "file", error.reason)
+        rejects.add(file, error.record or "file", error.reason)
     except UnicodeError as error:
-        rejects.add(NAME, "file", f"undecodable text: {error}")
+        rejects.add(file, "file", f"undecodable text: {error}")
+    except (TooMuch, MemoryError):
+        raise
+    except Exception as error:  # a fault of a reader, which costs the rest of the file, as in `annotate`
+        log.exception("a file could not be read as %s", format)
+        rejects.add(file, "file", f"{type(error).__name__}: {error}")
     failed = [Failed(index=None, id=item["record"], reason=item["reason"]) for item in rejects.items]
     if not documents:
         reason = failed[0].reason if failed else "it holds no document"
-        raise Unreadable(f"nothing was read as {name}: {reason}")
+        raise Unreadable(f"nothing was read as {format}: {reason}")
     return documents, failed
 
 
-READ = ("medline", "medline-text", "jats", "bioc-xml", "bioc-json", "pubtator", "jsonl", "plain")
+def _table_name(head: bytes) -> str:
+    """A name for content that begins with the header of a table, whose formats go by the suffix; else none."""
+    header = head.decode("utf-8", "replace").removeprefix("\ufeff").partition("\n")[0].rstrip("\r")
+    for separator, name in (("\t", "table.tsv"), (",", "table.csv"), (";", "table.csv")):
+        columns = named([cell.strip('"') for cell in header.split(separator)])
+        are_names = len(columns) > 1 and all(column.isidentifier() for column in columns)
+        if are_names and not TEXTS.keys().isdisjoint(columns):
+            return name
+    return ""
 
 
 def from_answer(request: ConvertRequest, limits: Limits) -> list[Document]:

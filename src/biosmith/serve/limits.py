@@ -10,14 +10,18 @@ import time
 from collections.abc import Awaitable
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from biosmith.serve import compression
 from biosmith.serve.metrics import Metrics
 from biosmith.serve.settings import Limits
 
 OPEN_PATHS = ("/", "/page.css", "/page.js", "/icon.svg", "/health", "/openapi.json")
 # How much of a body that is too large is read and thrown away, so that its client gets to read the answer.
 DRAINED_BYTES, DRAINED_SECONDS = 256 * 2**20, 20.0
+# Content-Encoding -> whether it is gzip.
+ENCODINGS = {b"": False, b"identity": False, b"gzip": True, b"x-gzip": True}
 CLIENT_WENT_AWAY = 499  # nginx's status for its log; nobody is there to read it
 
 log = logging.getLogger("biosmith")
@@ -45,7 +49,7 @@ class Gone(Exception):
 
 
 class Gate:
-    """ASGI middleware; what comes through has its whole body, within the limits, and a deadline.
+    """ASGI middleware; what comes through has its whole body, unpacked and within the limits, and a deadline.
 
     Work for a client that goes away is given up.
 
@@ -60,6 +64,7 @@ class Gate:
         self.app, self.limits, self.metrics = app, limits, metrics
         self.token = None if token is None else token.encode()
         self.requests = self.body_bytes = 0
+        self._unpacking = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -107,10 +112,15 @@ class Gate:
         if self.requests > self.limits.requests and scope["path"] != "/health":
             raise Refused(503, "too many requests at once", retry_after=1, drain=True)
         encoding = headers.get(b"content-encoding", b"").strip().lower()
-        if encoding not in (b"", b"identity"):
-            what = f"bodies are taken as they are, not in Content-Encoding {encoding.decode('latin-1')!r}"
+        if encoding not in ENCODINGS:
+            what = f"bodies are taken as they are or in gzip, not in Content-Encoding {encoding.decode('latin-1')!r}"
             raise Refused(415, what, drain=True)
         body = await self._read_body(headers, receive, held)
+        if body and ENCODINGS[encoding] and not body.startswith(compression.GZIP):
+            raise Refused(400, f"the body is not what its Content-Encoding says ({encoding.decode()})")
+        for _ in range(1 + ENCODINGS[encoding]):  # a compressed file may be sent in the encoding too
+            if compression.is_compressed(body):
+                body = await self._unpack(body, held)
         gone = asyncio.create_task(_disconnected(receive))
         await _unless(gone, self.app(scope, _replay(body, gone), answer))
 
@@ -141,6 +151,21 @@ class Gate:
                 408, f"the body did not come within {self.limits.body_seconds:g} s", close=True
             ) from error
         return b"".join(parts)
+
+    async def _unpack(self, body: bytes, held: _Held) -> bytes:
+        # One at a time, so that small bodies do not become many large ones before these are counted.
+        async with self._unpacking:
+            try:
+                body = await run_in_threadpool(compression.unpack, body, self.limits.body_bytes)
+            except compression.TooLarge as error:
+                raise Refused(413, str(error)) from error
+            except compression.Damaged as error:
+                raise Refused(400, f"the body cannot be unpacked: {error}") from error
+            held.bytes += len(body)
+            self.body_bytes += len(body)
+            if self.body_bytes > self.limits.waiting_bytes and held.bytes != self.body_bytes:
+                raise Refused(503, "too much to do at the moment", retry_after=1)
+            return body
 
     def _too_large(self, size: int) -> Refused:
         detail = f"the body has more than {self.limits.body_bytes:,} bytes ({size:,} so far)"

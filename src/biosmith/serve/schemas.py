@@ -11,8 +11,11 @@ DocumentId = Annotated[str, Field(max_length=1000)]
 Infons = Annotated[dict[str, str], Field(description="whatever else the source says")]
 Position = Annotated[int, Field(ge=0, le=2**31 - 1, description="in Unicode code points of the document")]
 
-# name in the interface -> format of biosmith
-ReadFormat = Literal["medline", "medline-text", "jats", "bioc-xml", "bioc-json", "pubtator", "jsonl", "plain"]
+# Those of biosmith whose documents are whole in one file of text.
+ReadFormat = Literal[
+    "medline", "medline-text", "jats", "cord19", "bioc-xml", "bioc-json", "pubtator", "ddi", "bc2gm", "squad", "pubmedqa",
+    "conll", "table", "csv", "jsonl", "plain",
+]  # fmt: skip
 WriteFormat = Literal["bioc-json", "bioc-xml", "pubtator", "jsonl", "conll", "html"]
 
 

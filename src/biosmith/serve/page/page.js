@@ -65,7 +65,7 @@
 
   // A file, or what is pasted and looks like one, goes as it is; a paragraph before an empty line is a title.
   const requestFor = source => {
-    if (source instanceof Blob || isFile(source)) return ["v1/annotate/file", { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: source }];
+    if (source instanceof Blob || isFile(source)) return [`v1/annotate/file${source.name ? `?name=${encodeURIComponent(source.name)}` : ""}`, { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: source }];
     const parts = source.trim().split(/\n\s*\n/);
     if (parts.length === 2 && parts[0].length < 300 && !parts[0].includes("\n"))
       return ["v1/annotate", json({ documents: [{ title: parts[0], abstract: parts[1] }] })];
