@@ -12,7 +12,7 @@ import pytest
 import biosmith
 from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
-from biosmith.text.xml import XmlSource, children, elements, root_name
+from biosmith.text.xml import XmlSource, children, elements, records, root_name
 
 MEDLINE = "<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>1</PMID><Article><ArticleTitle>{}</ArticleTitle></Article></MedlineCitation></PubmedArticle></PubmedArticleSet>"
 JATS = "<article><front><article-meta><title-group><article-title>{}</article-title></title-group></article-meta></front></article>"
@@ -111,17 +111,69 @@ def test_children_are_the_same_for_any_size_of_pieces() -> None:
     # Pieces that end within a tag, within a text, and between two children.
     xml = b"<r><a>one</a><b/>tail<!-- c --><a>t<i>w</i>o</a></r>"
 
-    class Dribble(io.RawIOBase):
-        def __init__(self, size: int) -> None:
-            self.rest, self.size = xml, size
-
-        def read(self, size: int = -1) -> bytes:
-            piece, self.rest = self.rest[: self.size], self.rest[self.size :]
-            return piece
-
     for size in range(1, len(xml) + 1):
-        found = [(e.tag, "".join(e.itertext())) for e in children(XmlSource(Dribble(size)), "x")]
+        found = [(e.tag, "".join(e.itertext())) for e in children(XmlSource(Dribble(xml, size)), "x")]
         assert found == [("a", "one"), ("b", ""), ("a", "two")]
+
+
+class Dribble(io.RawIOBase):
+    """Gives a few bytes at a time."""
+
+    def __init__(self, rest: bytes, size: int) -> None:
+        self.rest, self.size = rest, size
+
+    def read(self, size: int = -1) -> bytes:
+        piece, self.rest = self.rest[: self.size], self.rest[self.size :]
+        return piece
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("bad", [b"\xff", b"\x00", b"<", b"&", b"<x>", b"</r>", b"<!--"])
+def test_what_is_broken_costs_its_own_record_only(bad: bytes, flat: bool) -> None:
+    # Wherever it stands: within a text, within a tag, between two records, in what is read next or before.
+    parts = [b"<r>", *(b"<rec n='%d'>t<i>w</i></rec>" % n for n in range(6)), b"</r>"]
+    for size in (1, 7, 40, 10_000):
+        for part in range(1, 7):
+            for place in range(len(parts[part]) + 1):
+                damaged = [*parts]
+                damaged[part] = parts[part][:place] + bad + parts[part][place:]
+                whole = {str(n) for n in range(6)} - {str(part - 1)}
+                told: list[BadInput] = []
+                source = XmlSource(Dribble(b"\n".join(damaged), size))
+                found = [e.get("n", "") for e in records(source, ("rec",), "x", told.append, flat=flat)]
+                assert found == sorted(set(found)) and whole <= set(found)
+                assert told or len(found) == 6
+                assert len(told) <= 2
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("bad", [b"&", b"a &lt b", b"<", b"\xff", b"<i>"])
+def test_a_broken_place_is_told_with_its_line(bad: bytes, flat: bool) -> None:
+    lines = [b"<r>", *(b"<rec>%d</rec>" % n for n in range(3000)), b"</r>"]
+    for number in (10, 1500, 1501, 2990):
+        lines[number - 1] = b"<rec>%s</rec>" % bad
+    told: list[str] = []
+    source = XmlSource(io.BytesIO(b"\n".join(lines)))
+    found = list(records(source, ("rec",), "x", lambda e: told.append(str(e.value)), flat=flat))
+    assert len(found) == 2996
+    assert [value.rpartition(" ")[2] for value in told] == ["10", "1500", "1501", "2990"]
+
+
+def test_a_bare_ampersand_is_found_where_it_stands_and_not_at_the_end_of_the_file() -> None:
+    # lxml reads on silently after it: the whole rest of a file would be held in memory, once for each.
+    rest = [b"<rec>%d</rec>" % n for n in range(100_000)]
+    source = Dribble(b"<r><rec>&</rec>" + b"".join(rest) + b"</r>", 1 << 12)
+    whole = len(source.rest)
+    found = records(XmlSource(source), ("rec",), "x", lambda error: None, flat=True)
+    assert next(found).text == "0"
+    assert len(source.rest) > whole - (1 << 16)
+
+
+@BODIES
+def test_entities_of_no_dtd_are_kept_where_there_is_no_doctype_too(tmp_path: Path, body: str) -> None:
+    documents, rejects = read(tmp_path, "<?xml version='1.0'?><!-- c -->" + body.format("TNF-&alpha; &nope;"))
+    assert [d.text for d in documents] == ["TNF-α &nope;"]
+    assert not rejects.count
 
 
 @pytest.mark.parametrize("cut", range(3, 52))
@@ -147,6 +199,7 @@ def test_what_follows_the_root_takes_no_child_with_it() -> None:
 
 def test_elements_inside_one_another_are_given_once_and_memory_is_freed() -> None:
     xml = b"<r><h/><x><a><b/></a></x><b/></r>"
+    assert [e.tag for e in elements(io.BytesIO(xml), ("{*}a", "{*}b"), "x")] == ["a", "b"]
     seen = []
     for element in elements(io.BytesIO(xml), ("a", "b"), "x"):
         seen.append(element.tag)

@@ -7,10 +7,12 @@ limits of libxml2 on depth and on the size of one text (10 MB) stay on.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import IO, Any, cast
 
+import numpy as np
 from lxml import etree
 from lxml.etree import _Element as Element
 
@@ -18,19 +20,26 @@ from biosmith.errors import BadInput
 from biosmith.text.files import BROKEN
 
 CHUNK = 1 << 16
+STALLED = 3  # records begun and none finished; a healthy file has one, and for a moment two
+LONGEST_PROLOG = 1 << 20  # bytes before the first record; a file with more is not gone on with after an error
 _SAFE: dict[str, Any] = {"load_dtd": False, "no_network": True, "resolve_entities": False, "huge_tree": False}
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _PROLOG = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^<>\[]*(?:\[.*?\]\s*)?>)", re.DOTALL)
+_LINE_END = ord("\n")
 _ROOT = re.compile(r"\s*<([\w.:-]+)[\s/>]")
+_PROLOG_BYTES, _ROOT_BYTES = (re.compile(p.pattern.encode(), p.flags & re.DOTALL) for p in (_PROLOG, _ROOT))
 
 
 class XmlSource:
     """The bytes of an XML file, with a look at its root element.
 
-    White space before the XML declaration, an error to the parser and common in files made by hand, is left out.
+    White space before the XML declaration, an error to the parser and common in files made by hand, is left out. A
+    document type is put in where there is none: without one the parser takes `&alpha;` for an error, and with one for
+    an entity of a DTD that it was told not to load.
 
     Attributes:
         root: local name of the root element; None if the file does not begin an XML document.
+        lines: lines of the file that the parser was not given, to be added to the numbers of lines that it names.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -38,9 +47,11 @@ class XmlSource:
         self._read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
         self._head = b""
         self.root: str | None = None
+        self.lines = 0
         while self.root is None and len(self._head) < CHUNK and (data := self._read(CHUNK)):
             self._head = (self._head + data).removeprefix(b"\xef\xbb\xbf").lstrip()
             self.root = root_name(self._head)
+        self._head = _with_doctype(self._head)
 
     def read(self, size: int) -> bytes:
         """At most `size` bytes, none at the end."""
@@ -48,8 +59,139 @@ class XmlSource:
         self._head = self._head[size:]
         return data
 
+    def line_of(self, element: Element) -> int:
+        """The line of the file that an element begins in."""
+        return self.lines + cast(int, element.sourceline or 0)
 
-def elements(source: IO[bytes] | XmlSource, tags: tuple[str, ...], file: str) -> Iterator[Element]:
+
+class _Records:
+    """A source that remembers where its records begin, so that reading can go on after a broken one.
+
+    Held are the pieces of the file from the first record on that was not handed on yet, and what comes before the
+    first of all and opens what the records stand in. Names are found as ASCII: in UTF-16 there are no records, and no
+    going on.
+
+    Attributes:
+        fresh: whether an error that comes now is another one than the last.
+    """
+
+    def __init__(self, source: XmlSource, names: tuple[str, ...]) -> None:
+        self.root, self.fresh = source.root, True
+        self._source = source
+        self._tag = re.compile(rb"<(?:%s)[\s/>]" % b"|".join(name.encode() for name in names))
+        self._longest = max(map(len, names)) + 1
+        self._end = b""  # of what was read: at most `_longest` bytes, which may begin a tag
+        self._pieces: deque[bytes] = deque()
+        self._held_from = self._size = 0  # bytes before the first piece, bytes read
+        self._lines = 0  # lines read
+        self._starts: deque[int] = deque()  # places of the records that were not handed on
+        self._prologs: tuple[bytes, ...] = ()  # what may open the file before a record
+        self._tried = -1  # the one of them that the parser was given last; -1: it has made records since
+        self._once_more = b""  # held, and to be read by a new parser
+        self._begun = 0  # records whose beginnings the parser was given since it gave one
+
+    @property
+    def lines(self) -> int:
+        """As `XmlSource.lines`."""
+        return self._source.lines
+
+    def read(self, size: int) -> bytes:
+        """At most `size` bytes, none at the end."""
+        if self._once_more:
+            data, self._once_more = self._once_more[:size], self._once_more[size:]
+            return data
+        # After some errors lxml takes in all the rest of a file, and gives nothing, until it is told of the end.
+        return b"" if self._begun > STALLED else self._read_on(size)
+
+    def take(self) -> None:
+        """A record was handed on."""
+        self.fresh, self._tried, self._begun = True, -1, 0
+        if self._starts:
+            self._starts.popleft()
+
+    def resume(self) -> bool:
+        """After an error: begin anew at the first record that was not handed on.
+
+        If that fails too, with all that stands before the first record as well as with the tag of the root alone, what
+        broke stands in that record, and not between two or in the first one's tag: then at the next record.
+
+        Returns:
+            Whether there is such a record.
+        """
+        self._tried, self.fresh = self._tried + 1, False
+        if self._prologs and self._tried == len(self._prologs):
+            self._starts.popleft()
+            self._tried, self.fresh = 0, True
+        while not self._starts:
+            if not self._read_on(CHUNK):
+                return False
+        if not self._prologs:
+            return False
+        prolog = self._prologs[self._tried]
+        held = b"".join(self._pieces)[self._starts[0] - self._held_from :]
+        self._source.lines = self._lines - held.count(b"\n") - prolog.count(b"\n")
+        self._once_more, self._begun = prolog + held, len(self._starts)
+        return True
+
+    def _read_on(self, size: int) -> bytes:
+        data = self._source.read(size)
+        text, begun = self._end + data, len(self._end)
+        for match in self._tag.finditer(text):
+            if match.end() > begun:  # or it was found with the piece before
+                self._starts.append(self._size - begun + match.start())
+                self._begun += 1
+        self._end = text[-self._longest :]
+        self._pieces.append(data)
+        self._size += len(data)
+        self._lines += int(np.count_nonzero(np.frombuffer(data, np.uint8) == _LINE_END))
+        if not self._prologs and self._starts and not self._held_from:
+            whole = b"".join(self._pieces)[: self._starts[0]]
+            root = re.search(rb"<(?:[\w.-]+:)?%s(?:\s[^>]*)?>" % (self.root or "").encode(), whole)
+            self._prologs = (whole, whole[: root.end()] if root else b"")
+        if self._prologs or self._size > LONGEST_PROLOG:
+            self._forget()
+        return data
+
+    def _forget(self) -> None:
+        """Let go of the pieces before the first record that was not handed on, but for the last of them."""
+        needed = self._starts[0] if self._starts else self._size - self._longest
+        while len(self._pieces) > 1 and self._held_from + len(self._pieces[0]) <= needed:
+            self._held_from += len(self._pieces.popleft())
+
+
+def records(
+    source: XmlSource,
+    names: tuple[str, ...],
+    file: str,
+    broken: Callable[[BadInput], None],
+    *,
+    flat: bool = False,
+) -> Iterator[Element]:
+    """Yield each finished record, and go on after one that is broken; each is forgotten afterwards.
+
+    Args:
+        source: the file.
+        names: local names of records; none stands within another.
+        file: name of the file, for the error.
+        broken: is told, once a place, where the XML is cut or not well-formed.
+        flat: the records are children of the root. Their siblings of other names are yielded too.
+    """
+    marked, tags = _Records(source, names), tuple(f"{{*}}{name}" for name in names)
+    while True:
+        try:
+            for element in children(marked, file) if flat else elements(marked, tags, file):
+                if element.tag in names or element.tag.rpartition("}")[2] in names:
+                    marked.take()
+                yield element
+            return
+        except BadInput as error:
+            if marked.fresh:
+                broken(error)
+        if not marked.resume():
+            return
+
+
+def elements(source: IO[bytes] | XmlSource | _Records, tags: tuple[str, ...], file: str) -> Iterator[Element]:
     """Yield each finished element with one of the names; it and what came before it are forgotten afterwards.
 
     An element inside another one of the names is left to that one.
@@ -62,11 +204,12 @@ def elements(source: IO[bytes] | XmlSource, tags: tuple[str, ...], file: str) ->
     Raises:
         BadInput: the XML ends too early or is not well-formed; all complete elements before that place were yielded.
     """
-    source = source if isinstance(source, XmlSource) else XmlSource(source)
+    source = source if isinstance(source, XmlSource | _Records) else XmlSource(source)
+    names = {tag.rpartition("}")[2] for tag in tags}
     try:
         for _, element in etree.iterparse(cast("IO[bytes]", source), events=("end",), tag=tags, **_SAFE):
             node, parent = element, element.getparent()
-            if parent is not None and parent.tag in tags:
+            if parent is not None and parent.tag.rpartition("}")[2] in names:
                 continue  # a part of an element that is still to come
             yield element
             element.clear(keep_tail=False)
@@ -75,10 +218,10 @@ def elements(source: IO[bytes] | XmlSource, tags: tuple[str, ...], file: str) ->
                     del parent[0]
                 node, parent = parent, parent.getparent()
     except etree.XMLSyntaxError as error:
-        raise _broken(file, error) from error
+        raise _broken(file, error, source.lines) from error
 
 
-def children(source: XmlSource, file: str) -> Iterator[Element]:
+def children(source: XmlSource | _Records, file: str) -> Iterator[Element]:
     """Yield each finished child of the root element; it is forgotten afterwards.
 
     The same as `elements` for a flat file of many records, and a fifth faster: the parser reports the root only,
@@ -101,10 +244,11 @@ def children(source: XmlSource, file: str) -> Iterator[Element]:
     except etree.XMLSyntaxError as error:
         root = root if root is not None else _first(parser)
         if root is not None and len(root):
-            cut = b"" if data else last  # at the end of the file, and not in the middle of a piece
+            # At the end of the file, and not in the middle of a piece; lxml tells of a lone "&" at the end only.
+            cut = b"" if data or "ntityRef" in (error.msg or "") else last
             has_ended = bool(data) and "Extra content" in (error.msg or "")  # after the root
             yield from _take(root, len(root) - (not (has_ended or _is_complete(root[-1], cut))))
-        raise _broken(file, error) from error
+        raise _broken(file, error, source.lines) from error
     except BROKEN:  # the compression, where the last child may have come whole
         if root is not None and len(root):
             yield from _take(root, len(root) - (not _is_complete(root[-1], last)))
@@ -153,8 +297,23 @@ def root_name(head: bytes) -> str | None:
     return root[1].rpartition(":")[2] if root else None
 
 
-def _broken(file: str, error: etree.XMLSyntaxError) -> BadInput:
+def _with_doctype(head: bytes) -> bytes:
+    """The beginning of a file with a document type before the root; as it is where it has one, or is not ASCII."""
+    if not head.startswith(b"<"):
+        return head
+    position = 0
+    while (match := _PROLOG_BYTES.match(head, position)) is not None:
+        if match[0].lstrip().startswith(b"<!DOCTYPE"):
+            return head
+        position = match.end()
+    root = _ROOT_BYTES.match(head, position)
+    return (
+        head if root is None else b'%s<!DOCTYPE %s SYSTEM "">%s' % (head[:position], root[1], head[position:])
+    )
+
+
+def _broken(file: str, error: etree.XMLSyntaxError, lines: int) -> BadInput:
     """The reason is the same for all files that break in one way, for reasons are counted; the value says where."""
     message = (error.msg or "no content").split(", line")[0]
-    where = f"{message}, line {error.lineno}" if error.lineno else None
+    where = f"{message}, line {error.lineno + lines}" if error.lineno else None
     return BadInput(file, "broken XML: " + re.sub(r": .* line \d.*", "", message), value=where)

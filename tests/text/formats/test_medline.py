@@ -279,13 +279,13 @@ def test_a_truncated_gzip_file_gives_what_comes_before_the_cut_and_one_reject(tm
     assert "damaged compression" in item["reason"]
 
 
-def test_a_broken_character_in_the_middle_names_the_place(tmp_path: Path) -> None:
+def test_a_broken_character_in_the_middle_names_the_place_and_costs_its_citation(tmp_path: Path) -> None:
     data = many(50).encode().replace(b'<PMID Version="1">20</PMID>', b'<PMID Version="1">20</PMID><&bad>')
     rejects = Rejects()
     (tmp_path / "x.xml").write_bytes(data)
     documents = list(biosmith.read(tmp_path / "x.xml", rejects=rejects))
-    assert [d.id for d in documents] == [str(n) for n in range(1, 20)]
-    assert rejects.items[0]["record"] == "after PMID 19"
+    assert [d.id for d in documents] == [str(n) for n in range(1, 51) if n != 20]
+    assert [item["record"] for item in rejects.items] == ["after PMID 19"]
     assert re.search(r"line \d+", rejects.items[0]["value"])
 
 

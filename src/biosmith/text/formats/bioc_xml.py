@@ -16,13 +16,14 @@ from typing import IO, Any
 from lxml import etree
 from lxml.etree import _Element as Element
 
+from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
 from biosmith.text import files
 from biosmith.text.document import Document
 from biosmith.text.formats.bioc import Decoder, Json, encode
 from biosmith.text.formats.offsets import NotReadable, Unit
 from biosmith.text.formats.report import WriteReport
-from biosmith.text.xml import elements, root_name
+from biosmith.text.xml import XmlSource, records, root_name
 
 NAME = "bioc-xml"
 SUFFIXES = (".bioc.xml", ".xml")
@@ -41,23 +42,28 @@ def read(stream: IO[bytes], rejects: Rejects, file: str, *, offset_unit: Unit = 
 
     Args:
         stream: decompressed XML.
-        rejects: receives documents that cannot be read, and mentions that are not where the file says.
+        rejects: receives documents that cannot be read, and mentions that are not where the file says; and places where
+            the XML is cut or broken, where the documents before and after those are read.
         file: name for messages.
         offset_unit: what offsets and lengths count; "auto" finds it for each document by its mentions.
-
-    Raises:
-        BadInput: the XML is cut or broken; every complete document before that place was yielded.
     """
     decoder = Decoder(rejects, file, offset_unit, clean)
     collection: dict[str, str] | None = None
-    for element in elements(stream, ("document",), file):
+    last = None
+
+    def set_aside(error: BadInput) -> None:
+        rejects.add(file, f"after {last}" if last else "start of file", error.reason, error.value)
+
+    source = XmlSource(stream)
+    for element in records(source, ("document",), file, set_aside):
         if collection is None:
             parent = element.getparent()
             collection = {} if parent is None else _infons(parent)
         try:
             yield decoder.decode(_document(element), collection)
+            last = element.findtext("id")
         except NotReadable as error:
-            record = element.findtext("id") or f"line {element.sourceline}"
+            record = element.findtext("id") or f"line {source.line_of(element)}"
             rejects.add(file, record, error.reason, error.value)
 
 

@@ -36,7 +36,7 @@ from biosmith.rejects import Rejects
 from biosmith.text.document import Document, Passage
 from biosmith.text.formats.jats_blocks import BlockReader, Place, inline_text
 from biosmith.text.markup import local_name
-from biosmith.text.xml import elements, root_name
+from biosmith.text.xml import XmlSource, records, root_name
 
 NAME = "jats"
 SUFFIXES = (".nxml", ".jats.xml", ".jats", ".xml")
@@ -79,26 +79,29 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
 
     Args:
         stream: decompressed XML.
-        rejects: receives articles without text.
+        rejects: receives articles without text, and places where the XML is cut or broken; the articles before and
+            after those are read.
         file: name for messages.
 
     Raises:
-        BadInput: the XML is cut or broken, or holds no article; every complete article before that place was yielded.
+        BadInput: the XML holds no article.
     """
-    last, found = None, 0
-    try:
-        for element in elements(stream, ("{*}article",), file):
-            found += 1
-            for document in _read_article(element, None, found):
-                if document.passages:
-                    last = document.id
-                    yield document
-                else:
-                    rejects.add(file, document.id, "article without title, abstract or body")
-    except BadInput as error:
-        record = f"after {last}" if last else "start of file"
-        raise BadInput(file, error.reason, record=record, value=error.value) from error
-    if not found:
+    last, found, broken = None, 0, False
+
+    def set_aside(error: BadInput) -> None:
+        nonlocal broken
+        broken = True
+        rejects.add(file, f"after {last}" if last else "start of file", error.reason, error.value)
+
+    for element in records(XmlSource(stream), ("article",), file, set_aside):
+        found += 1
+        for document in _read_article(element, None, found):
+            if document.passages:
+                last = document.id
+                yield document
+            else:
+                rejects.add(file, document.id, "article without title, abstract or body")
+    if not found and not broken:
         raise BadInput(file, "XML without an article element")
 
 

@@ -31,13 +31,14 @@ from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
 from biosmith.text.document import Document, Passage
 from biosmith.text.markup import text_of
-from biosmith.text.xml import XmlSource, children, elements, root_name
+from biosmith.text.xml import XmlSource, records, root_name
 
 NAME = "medline"
 SUFFIXES = (".medline.xml", ".pubmed.xml", ".pxml", ".xml")
 
 _CITATIONS = ("PubmedArticle", "MedlineCitation", "PubmedBookArticle", "BookDocument")
 _DELETIONS = ("DeleteCitation", "DeleteDocument")
+_WRAPPED, _BARE = _CITATIONS[::2], _CITATIONS[1::2]  # a PubmedArticle holds a MedlineCitation
 _SETS = frozenset(f"{name}Set" for name in _CITATIONS)
 _ROOTS = frozenset((*_CITATIONS, *_SETS, "eFetchResult"))
 _ARTICLE_PARTS = (
@@ -74,37 +75,32 @@ def read(
 
     Args:
         stream: decompressed XML.
-        rejects: receives citations without an article or a PMID.
+        rejects: receives citations without an article or a PMID, and places where the XML is cut or broken; the
+            citations before and after those are read.
         file: name for messages.
         deletions: also yield a document without text for each deleted PMID.
         mesh: also read MeSH headings.
-
-    Raises:
-        BadInput: the XML is cut or broken; every complete citation before that place was yielded.
     """
     last = None
-    try:
-        source = XmlSource(stream)
-        flat = source.root in _SETS
-        for element in children(source, file) if flat else elements(source, (*_CITATIONS, *_DELETIONS), file):
-            if element.tag in _DELETIONS:
-                if deletions:
-                    for pmid in element.iterchildren("PMID"):
-                        yield _deletion(pmid)
-                continue
-            if element.tag not in _CITATIONS:
-                continue
-            document = _read_citation(element, mesh, rejects, file)
-            if document is not None:
-                last = document.id
-                yield document
-    except BadInput as error:
-        raise BadInput(
-            file,
-            error.reason,
-            record=f"after PMID {last}" if last else "start of file",
-            value=error.value,
-        ) from error
+
+    def set_aside(error: BadInput) -> None:
+        rejects.add(file, f"after PMID {last}" if last else "start of file", error.reason, error.value)
+
+    source = XmlSource(stream)
+    bare = (source.root or "").removesuffix("Set") in _BARE
+    names = (*(_BARE if bare else _WRAPPED), *_DELETIONS)
+    for element in records(source, names, file, set_aside, flat=source.root in _SETS):
+        if element.tag in _DELETIONS:
+            if deletions:
+                for pmid in element.iterchildren("PMID"):
+                    yield _deletion(pmid)
+            continue
+        if element.tag not in _CITATIONS:
+            continue
+        document = _read_citation(element, mesh, rejects, file, source)
+        if document is not None:
+            last = document.id
+            yield document
 
 
 def _deletion(pmid: Element) -> Document:
@@ -112,12 +108,14 @@ def _deletion(pmid: Element) -> Document:
     return Document(name, "", infons={"pmid": name, "version": pmid.get("Version", "1"), "deleted": "true"})
 
 
-def _read_citation(element: Element, mesh: bool, rejects: Rejects, file: str) -> Document | None:
+def _read_citation(
+    element: Element, mesh: bool, rejects: Rejects, file: str, source: XmlSource
+) -> Document | None:
     citation: Element | None = element
     if element.tag in ("PubmedArticle", "PubmedBookArticle"):
         citation = next(element.iterchildren("MedlineCitation", "BookDocument"), None)
     if citation is None:
-        rejects.add(file, f"line {element.sourceline}", f"{element.tag} holds no citation")
+        rejects.add(file, f"line {source.line_of(element)}", f"{element.tag} holds no citation")
         return None
     if citation.tag == "BookDocument":
         infons, passages = _read_book(citation)
@@ -125,7 +123,7 @@ def _read_citation(element: Element, mesh: bool, rejects: Rejects, file: str) ->
         infons, passages = _read_article(citation, mesh)
     pmid = infons.get("pmid")
     if not pmid:
-        rejects.add(file, f"line {citation.sourceline}", "citation without a PMID")
+        rejects.add(file, f"line {source.line_of(citation)}", "citation without a PMID")
         return None
     if not passages and citation.tag == "MedlineCitation" and citation.find("Article") is None:
         rejects.add(file, f"PMID {pmid}", "citation without an article")
