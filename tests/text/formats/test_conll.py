@@ -140,3 +140,20 @@ def test_bytes_that_are_not_utf8_cost_their_sentence_alone(tmp_path: Path) -> No
     (item,) = rejects.items
     assert item["record"] == "line 4"
     assert item["reason"] == "is not UTF-8 (invalid continuation byte); its sentence is left out"
+
+
+def test_a_document_without_words_comes_back_and_one_whose_sentences_are_bad_does_not(tmp_path: Path) -> None:
+    documents = [
+        Document.build("1", []),
+        Document.build("2", [Passage("paragraph", "Fever.")]),
+        Document.build("3", []),
+    ]
+    write(documents, tmp_path / "x.conll")
+    assert [(d.id, d.text) for d in read(tmp_path / "x.conll")] == [("1", ""), ("2", "Fever ."), ("3", "")]
+    # The first of these is no document without text: its text is what was set aside.
+    (tmp_path / "y.conll").write_text(
+        "-DOCSTART- (1)\n\na\tB-X\nb\tnonsense\n\n-DOCSTART- (2)\n\na\tO\nb\tO\nc\tO\n", encoding="utf-8"
+    )
+    rejects = Rejects()
+    assert [d.id for d in read(tmp_path / "y.conll", format="conll", rejects=rejects)] == ["2"]
+    assert rejects.count == 1

@@ -7,7 +7,7 @@ Read:
   inside tag, or changes its type, is read as the CoNLL-2000 scorer does.
 - a file with `-DOCSTART-` lines gives a document a block, named by what stands in brackets (`-DOCSTART- (10070173)`),
   and so does one with GENIA's `###MEDLINE:10070173`; otherwise each sentence is a document. Documents without a name
-  are called after the file and their number. Lines before a sentence that begin with `# ` are comments.
+  are called after the file and their number. A named block without a line is a document without text. Lines before a sentence that begin with `# ` are comments.
 - a sentence is a passage of kind "sentence"; its text is its tokens joined by one space, for the format does not say
   what stood between them.
 - a sentence with a line of another number of columns, an empty token or an unknown tag is set aside with that line.
@@ -93,6 +93,7 @@ class _Reader:
         self.rows: list[list[str]] = []
         self.broken = False
         self.block: str | None = None  # name of the document that is open
+        self.empty = False  # whether that has a name, and no line yet
         self.sentences: list[tuple[Passage, list[Mention]]] = []
         self.documents = 0
 
@@ -113,9 +114,11 @@ class _Reader:
         if reason is not None:
             self.leave_out(number, reason, value)
         self.rows.append(cells)
+        self.empty = False
 
     def leave_out(self, number: int, reason: str, value: str | None) -> None:
         """Set the sentence of a line aside, once."""
+        self.empty = False
         if not self.broken:
             self.rejects.add(self.file, f"line {number}", f"{reason}; its sentence is left out", value)
             self.broken = True
@@ -131,11 +134,14 @@ class _Reader:
     def begin_block(self, line: str) -> None:
         name = re.search(r"\((.*)\)", line) or re.match(r"###MEDLINE:(\S+)", line)
         self.block = name[1] if name else ""
+        self.empty = bool(self.block)
 
     def end_block(self) -> Iterator[Document]:
         yield from self.end_sentence()
+        if self.empty:
+            yield Document(self.block or "", "")
         yield from self._document(self.stem)
-        self.block = None
+        self.block, self.empty = None, False
 
     def _document(self, stem: str) -> Iterator[Document]:
         if self.sentences:

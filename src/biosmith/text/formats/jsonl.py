@@ -144,13 +144,13 @@ def from_json(value: Any, rejects: Rejects, file: str, record: object) -> Docume
     if not any(value.get(key) is not None for key in TEXT_KEYS):
         raise NotADocument(f"has no text: none of the keys {', '.join(TEXT_KEYS)}")
     id = value.get("id")
-    if id is None and isinstance(value.get("pmid"), str | int):
+    if id is None and _is_name(value.get("pmid")):
         id = value["pmid"]
     if id is None:
         name = files.strip_compression(PurePath(file).name)
         id = f"{name.rpartition('.')[0] or name}-{str(record).rpartition(' ')[2]}"
-    if not isinstance(id, str | int):
-        raise NotADocument(f"id is a JSON {_kind(id)}, not a string")
+    if not _is_name(id):
+        raise NotADocument(f"id is a JSON {_kind(id)}, not a string or a whole number")
     infons = infons_of(value.get("infons"))
     document = _lay_out(replace_surrogates(str(id)), value, infons)
     where = record if "id" not in value else f"{record}, {document.id}"
@@ -315,6 +315,10 @@ def _score(value: Mapping[str, Any]) -> float | None:
     if isinstance(score, bool) or not isinstance(score, int | float):
         raise NotADocument("score is not a number", score)
     return float(score)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) or _is_integer(value)
 
 
 def _is_integer(value: Any) -> bool:
