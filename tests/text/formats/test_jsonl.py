@@ -170,7 +170,8 @@ def test_a_line_without_an_id_is_named_by_its_pmid_else_by_file_and_line(tmp_pat
 def test_true_is_no_name(tmp_path: Path, key: str) -> None:
     # Python takes true for the number 1: the document would be called "True".
     path = tmp_path / "x.jsonl"
-    path.write_text('{"%s": true, "text": "a"}\n{"id": 7, "text": "b"}\n' % key, encoding="utf-8")
+    lines = [{key: True, "text": "a"}, {"id": 7, "text": "b"}]
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     rejects = Rejects()
     found = [d.id for d in read(path, rejects=rejects)]
     assert found == (["7"] if key == "id" else ["x-1", "7"])
