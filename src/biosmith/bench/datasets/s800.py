@@ -12,7 +12,10 @@ DATASET = Tagging(
         folders=("s800",),
         citation="Pafilis et al. (2013), SPECIES and ORGANISMS",
         licence="not stated; distributed openly with BioBERT",
-        source="Get it from the named-entity datasets of dmis-lab/biobert on GitHub (NERdata/s800).",
+        source=(
+            "Get it from the named-entity datasets of dmis-lab/biobert on GitHub (NERdata/s800). "
+            "The release of the corpus (S800.tsv beside abstracts) becomes tagging files, with other words, by biosmith data convert."
+        ),
         paper={"train": Paper(2557), "dev": Paper(384), "test": Paper(767)},  # Bioformer, Table 2
     ),
 )

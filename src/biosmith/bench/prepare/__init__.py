@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,12 @@ PREPARED: dict[str, str] = {
     "ddi": "ddi",
     "hoc": "hoc",
     "ebm-pico": "ebm_pico",
+}
+# Datasets whose instances nobody can make of the raw corpus as the benchmark did -> what can be done with it.
+NOT_PREPARED: dict[str, str] = {
+    "linnaeus": "biosmith data convert makes tagging files of its release; the published ones have other words",
+    "s800": "biosmith data convert makes tagging files of its release; the published ones have other words",
+    "euadr": "its release has no texts, and BioBERT's folds, which are scored, were drawn at random: get these",
 }
 
 
@@ -39,7 +46,9 @@ def prepare(
     """
     known = {key.lower(): key for key in PREPARED}
     if name.lower() not in known:
-        raise UsageError(f"dataset {name!r} is not made from a raw corpus; valid: {', '.join(PREPARED)}")
+        instead = NOT_PREPARED.get(re.sub(r"\W|_", "", name.lower()))
+        why = f" ({instead})" if instead else ""
+        raise UsageError(f"dataset {name!r} is not made from a raw corpus{why}; valid: {', '.join(PREPARED)}")
     module = importlib.import_module(f"{__name__}.{PREPARED[known[name.lower()]]}")
     function: Callable[[Path, Path, Path | None, Rejects | None], dict[str, int]] = module.prepare
     return function(raw, out, splits, faults)

@@ -15,12 +15,14 @@ from typing import Any
 
 from biosmith.artefact import folder_by_rename, require_new_folder
 from biosmith.bench.prepare.bioasq import bioasq_to_squad, is_bioasq
+from biosmith.bench.prepare.species import Release, find_release, read_release, read_splits
 from biosmith.bench.tagging import TaggedDocuments, Untaggable, tag
-from biosmith.errors import BiosmithError, UsageError
+from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.rejects import Rejects
 from biosmith.tasks.listed import read_documents
 from biosmith.tasks.tagged import DOCUMENT_START, TaggedSentence, find_splits, read_conll
 from biosmith.text import files, formats
+from biosmith.text.document import Document
 
 TAGS, SQUAD = "conll", "squad"
 
@@ -61,8 +63,9 @@ def convert(source: Path, out: Path, to: str | None = None, *, keep_unanswered: 
     """Convert a file or a folder.
 
     Args:
-        source: documents in any format, BioASQ's question files, or a folder of one of them. For tags, a folder whose
-            files are named after splits gives a folder with train.tsv, dev.tsv and test.tsv.
+        source: documents in any format, BioASQ's question files, or a folder of one of them; or LINNAEUS or S800 as they
+            are released (see `species`). For tags, a folder whose files are named after splits gives a folder with
+            train.tsv, dev.tsv and test.tsv.
         out: the file (or folder) to make.
         to: "conll" (a word and its tag a line), "squad" (from BioASQ), or any format that can be written; None goes by
             the suffix of `out`, and by BioASQ's questions to "squad".
@@ -70,20 +73,23 @@ def convert(source: Path, out: Path, to: str | None = None, *, keep_unanswered: 
 
     Raises:
         UsageError: the source does not exist, `out` exists as a folder, or the format is unknown.
-        BadInput: nothing in the source can be read.
+        BadInput: nothing in the source can be read, or it is EU-ADR's release, which has no texts.
     """
     if not source.exists():
         raise UsageError(f"{source} does not exist")
     report = out.with_name(out.name + ".report.jsonl")
     report.unlink(missing_ok=True)
+    release = find_release(source)
+    _require_texts(source)
     with Rejects(report) as rejects:
         if to == SQUAD or (to is None and is_bioasq(source)):
             counts = bioasq_to_squad(source, out, rejects, keep_unanswered=keep_unanswered)
             made = Conversion(SQUAD, [out], counts)
         elif (to or formats.find_writer(out, _suffix_format(out))) == TAGS:
-            made = _to_tags(source, out, rejects)
+            made = _to_tags(source, release, out, rejects)
         else:
-            written = formats.write(formats.read(source, rejects=rejects), out, format=to)
+            documents = read_release(release, rejects) if release else formats.read(source, rejects=rejects)
+            written = formats.write(documents, out, format=to)
             counts = Counter(documents=written.documents, mentions=written.mentions)
             made = Conversion(to or formats.find_writer(out), [out], counts, written.lost)
     made.set_aside = rejects.count
@@ -91,33 +97,56 @@ def convert(source: Path, out: Path, to: str | None = None, *, keep_unanswered: 
     return made
 
 
+def _require_texts(source: Path) -> None:
+    """Refuse EU-ADR's annotations, which would pass for plain text: rows of offsets into abstracts that are not there."""
+    inside = sorted(source.iterdir()) if source.is_dir() else [source]
+    path = next((p for p in inside if p.is_file() and p.suffix in (".txt", ".csv")), None)
+    if path is None:
+        return
+    with path.open("rb") as stream:
+        rows = [line.split(b"\t") for line in stream.read(files.HEAD).split(b"\n")[:-1]]
+    if rows and all(len(row) > 8 and row[2] in (b"concept", b"relation") for row in rows):
+        raise BadInput(
+            path,
+            "holds annotations of EU-ADR but not the abstracts that they are of; BioBERT's folds have the sentences",
+        )
+
+
 def _suffix_format(out: Path) -> str | None:
     """Tables of words are called .tsv too, and so is a folder of them that has no suffix."""
     return TAGS if files.strip_compression(out.name).endswith(".tsv") or not out.suffix else None
 
 
-def _to_tags(source: Path, out: Path, rejects: Rejects) -> Conversion:
+def _to_tags(source: Path, release: Release | None, out: Path, rejects: Rejects) -> Conversion:
     made = Conversion(TAGS, [])
-    if source.is_dir() and not out.suffix:
-        splits = find_splits(source)
+    if (source.is_dir() or release) and not out.suffix:
+        splits: dict[str, tuple[list[Path], Iterable[Document]]]
+        if release:
+            splits = {s: ([release.source], ds) for s, ds in read_splits(release, rejects).items()}
+        else:
+            found = find_splits(source)
+            splits = {s: (paths, read_documents(paths, rejects)) for s, paths in found.items()}
         require_new_folder(out)
         with folder_by_rename(out) as temporary:
-            for split, paths in splits.items():
-                made.counts += _write_tags(paths, temporary / f"{split}.tsv", rejects)
+            for split, (paths, documents) in splits.items():
+                made.counts += _write_tags(documents, paths, temporary / f"{split}.tsv", rejects)
         made.files = [out / f"{split}.tsv" for split in splits]
     else:
         made.files = [out]
-        made.counts = _write_tags([source], out, rejects)
+        documents = read_release(release, rejects) if release else read_documents([source], rejects)
+        made.counts = _write_tags(documents, [source], out, rejects)
     return made
 
 
-def _write_tags(sources: list[Path], out: Path, rejects: Rejects) -> Counter[str]:
+def _write_tags(
+    documents: Iterable[Document], sources: list[Path], out: Path, rejects: Rejects
+) -> Counter[str]:
     """Write documents one by one, then read the file and compare."""
     counts: Counter[str] = Counter(documents=0, sentences=0, words=0, mentions=0, tagged=0)
     digests: list[int] = []
 
     def sentences() -> Iterator[tuple[str, TaggedDocuments]]:
-        for document in read_documents(sources, rejects):
+        for document in documents:
             tagged = tag([document], sources)
             for mention in tagged.untaggable:
                 _note(mention, str(sources[0]), rejects)
