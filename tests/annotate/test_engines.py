@@ -19,13 +19,17 @@ from torch import Tensor, nn
 import biosmith
 from biosmith.annotate import engines
 from biosmith.annotate.annotator import Annotator
-from biosmith.annotate.engines import Settings, choose_engine, quantization
+from biosmith.annotate.engines import Settings, choose_engine, evaluating, quantization
 from biosmith.annotate.engines.conversion import PaddedNetwork, to_openvino
 from biosmith.annotate.engines.sharing import encoder_digest
 from biosmith.annotate.sequences import Sequences
 from biosmith.annotate.tuned import read_tuned
 from biosmith.artefact import load_manifest
+from biosmith.cli import main
 from biosmith.errors import BiosmithError, UsageError
+from biosmith.tasks.labels import read_spans
+from biosmith.tasks.metrics.entities import score_spans
+from biosmith.tasks.tagged import read_conll
 from biosmith.text.document import Document, Passage
 
 TEXTS = [
@@ -232,6 +236,43 @@ def test_an_int8_folder_is_refused_by_other_engines_and_is_not_quantised_again(
         biosmith.load(int8["onnx"], engine="torch")
     with pytest.raises(UsageError, match="quantised already"):
         quantization.quantize(int8["onnx"], tmp_path / "again", engine="onnx")
+
+
+@pytest.mark.parametrize("engine", CPU_ENGINES)
+def test_a_device_that_no_engine_would_use_is_refused(
+    int8: dict[str, Path], tagger_folder: Path, engine: str
+) -> None:
+    for folder, asked in ((int8[engine], "auto"), (int8[engine], engine), (tagger_folder, engine)):
+        with pytest.raises(
+            UsageError, match=rf"runs on {engine}, .*device cuda has no effect.*--engine torch"
+        ):
+            biosmith.load(folder, engine=asked, device="cuda")
+    assert biosmith.load(int8[engine], device="cpu").readers[0].engine.name == engine
+
+
+def test_a_device_that_some_models_use_is_warned_of(
+    int8: dict[str, Path], tagger_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # "meta" is a device of torch on every machine.
+    nlp = biosmith.load([int8["onnx"], tagger_folder], device="meta")
+    assert [reader.engine.name for reader in nlp.readers] == ["onnx", "torch"]
+    (warned,) = caplog.messages
+    assert "onnx runs on onnx" in warned and "device meta has no effect on it" in warned
+
+
+@pytest.mark.parametrize("engine", CPU_ENGINES)
+def test_an_int8_folder_writes_its_predictions(
+    int8: dict[str, Path], tagger_folder: Path, tmp_path: Path, engine: str
+) -> None:
+    data, out = tagger_folder.parent / "data" / "train.tsv", tmp_path / "predictions.jsonl"
+    call = ["evaluate", str(int8[engine]), "--data", str(data), "--split", "train", "--json"]
+    assert main([*call, "--predictions", str(out)]) == 0
+    sentences = list(read_conll(data))
+    predicted = [json.loads(line)["prediction"] for line in out.read_text(encoding="utf-8").splitlines()]
+    assert [len(tags) for tags in predicted] == [len(s.words) for s in sentences]
+    said = score_spans([read_spans(s.tags) for s in sentences], [read_spans(tags) for tags in predicted])
+    assert said.overall.f1 == evaluating.evaluate(int8[engine], data, "train").conll.overall.f1 > 0.3
+    assert main([*call, "--device", "cuda"]) == 2
 
 
 def test_auto_says_why(tagger_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,17 +8,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from biosmith.annotate.annotator import Annotator, OnLong, Step
-from biosmith.annotate.engines import Precision, Reader, Settings, open_readers
+from biosmith.annotate.engines import Precision, Reader, Settings, choose_engine, open_readers
 from biosmith.annotate.released import default_tagger
-from biosmith.annotate.tuned import TAGGERS, kind_of
+from biosmith.annotate.tuned import TAGGERS, kind_of, read_tuned
 from biosmith.errors import UsageError
 
 __all__ = ["Annotator", "load"]
+
+log = logging.getLogger("biosmith")
 
 Folder = str | os.PathLike[str]
 
@@ -57,8 +60,8 @@ def load(
             type as DRUG); None asks about any two.
 
     Raises:
-        UsageError: no model, one twice, an unknown engine, a folder that is no tuned model, or `pairs` that no relation
-            model or no tagger can serve.
+        UsageError: no model, one twice, an unknown engine, a folder that is no tuned model, a device that no model would
+            use, or `pairs` that no relation model or no tagger can serve.
     """
     if models is None:
         models = default_tagger()
@@ -88,10 +91,31 @@ def load(
         )
     if pairs is not None and "relation" not in kinds.values():
         raise UsageError("pairs are what relation models are asked about, and no model is one")
-    readers = open_readers(taggers, Settings(engine, device, precision, threads))
+    settings = Settings(engine, device, precision, threads)
+    _require_device(taggers, settings, others=len(taggers) < len(named))
+    readers = open_readers(taggers, settings)
     if pairs is not None and not keep:
         _require_types(pairs, readers)
     return Annotator(readers, on_long=on_long, keep=keep, normalise=normalise, steps=steps)
+
+
+def _require_device(taggers: Mapping[str, Path], settings: Settings, *, others: bool) -> None:
+    """Raise `UsageError` where no model would use the device that was named; warn where some would not.
+
+    Args:
+        taggers: by name.
+        settings: with the device.
+        others: there are models that are no taggers, which run on torch.
+    """
+    if settings.device == "auto" or settings.device.startswith("cpu"):
+        return
+    engines = {name: choose_engine(read_tuned(folder), settings).engine for name, folder in taggers.items()}
+    without = {name: engine for name, engine in engines.items() if engine != "torch"}
+    for name, engine in without.items():
+        reason = f"{name} runs on {engine}, which uses processors only: device {settings.device} has no effect on it"
+        if len(without) == len(engines) and not others:
+            raise UsageError(f"{reason}; --engine torch, with a model that is not quantised, takes a device")
+        log.warning("%s", reason)
 
 
 def _require_types(pairs: tuple[str, str], readers: Sequence[Reader]) -> None:

@@ -154,8 +154,11 @@ def evaluate(
         if is_for_engine(tuned):
             from biosmith.annotate.engines.evaluating import evaluate as evaluate_on_engine
 
-            _refuse(f"{tuned}, which was made for an engine", predictions=predictions, max_length=max_length)
-            result = evaluate_on_engine(tuned, folder, split, names=names)
+            other = None if device in ("auto", "cpu") else device
+            _refuse(
+                f"{tuned}, which was made for an engine of processors", device=other, max_length=max_length
+            )
+            result = evaluate_on_engine(tuned, folder, split, names=names, predictions=predictions)
         else:
             result = ner.evaluate(tuned, folder, split, names=names, **options)
         values = {"task": task, "split": split, **result.as_dict()}

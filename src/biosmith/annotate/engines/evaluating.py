@@ -45,8 +45,11 @@ def evaluate(
     split: str,
     settings: Settings | None = None,
     names: Mapping[str, str] | None = None,
+    predictions: Path | None = None,
 ) -> ner.NerReport:
     """Score the tagger of a folder on the engine it was made for, or the one that the settings name.
+
+    `predictions` is a file for the predicted tags (see `tasks.ner.evaluate`).
 
     Raises:
         UsageError, BadInput: as `tasks.ner.evaluate` and `open_readers`.
@@ -61,4 +64,4 @@ def evaluate(
         reader.stride,
         head.chain,
     )
-    return ner.score_split(tagger, tuned, data, split, names or {})
+    return ner.score_split(tagger, tuned, data, split, names or {}, predictions)
