@@ -53,6 +53,27 @@ def test_tokenised_benchmark_text_is_found_in_running_text(tmp_path: Path) -> No
     assert counts["documents"] == 1
 
 
+@pytest.mark.parametrize(
+    "benchmark",
+    [
+        # Hyphens, quotation marks and spaces of ASCII, as benchmarks have them, and of Unicode, as articles have them.
+        'Loss of IL-6 and TNF-alpha (the "classic" pair) in mice with a naïve genotype changes nothing.',
+        # An accent apart from its letter, references that were escaped, a soft hyphen.
+        "Loss of IL-6 and TNF-alpha (the &quot;classic&quot; pair) in mice with a nai\u0308ve geno\u00adtype changes nothing.",
+    ],
+)
+def test_other_marks_and_other_spellings_of_characters_make_no_difference(
+    tmp_path: Path, benchmark: str
+) -> None:
+    article = (
+        "Loss of IL‑6 and TNF–alpha (the “classic” pair) in\u2009mice with a naïve genotype changes nothing."
+    )
+    listed = jsonl(tmp_path / "b.jsonl", [{"id": "b", "text": benchmark}])
+    other = {"id": "o", "text": "Another text."}
+    counts = build(tmp_path, [{"id": "a", "text": article}, other], listed)
+    assert counts["filtered"] == {"excluded": 1}
+
+
 def test_the_same_pmid_is_kept_out_whatever_the_text(tmp_path: Path) -> None:
     benchmark = jsonl(
         tmp_path / "benchmark.jsonl", [{"id": "PMID:77", "title": "Old", "abstract": "Short text."}]

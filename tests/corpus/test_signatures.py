@@ -98,3 +98,9 @@ def test_a_book_is_signed_by_its_beginning_in_bounded_memory() -> None:
     start = "many words " * (signatures.READ_CHARACTERS // 11 + 1)
     one, other = sign([start + "end", start + "another end"]).content
     assert one == other
+
+
+def test_marks_beyond_ascii_make_no_difference_and_letters_do() -> None:
+    plain, marked, greek = 'TNF-a "high", n = 3', "TNF–a “high”, n\u2009=\u202f3 ±", "TNF-α high, n = 3"
+    content = sign([plain, marked, greek]).content
+    assert content[0] == content[1] != content[2]

@@ -21,6 +21,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from biosmith.artefact import write_by_rename
+from biosmith.corpus.cleaning import clean_text
 from biosmith.corpus.signatures import run_hashes
 from biosmith.errors import BadInput
 from biosmith.progress import say
@@ -85,7 +86,7 @@ def read_exclusion(sources: Sequence[str | os.PathLike[str]]) -> Exclusion:
             for document in read_file(path, rejects=rejects):
                 documents += 1
                 names |= names_of(document, bare=True)
-                batch.append(document.text)
+                batch.append(clean_text(document.text))  # as those of the corpus are
                 size += len(document.text)
                 if size > _BATCH_CHARACTERS:
                     runs.append(np.unique(run_hashes(batch, RUN_WORDS)[0]))

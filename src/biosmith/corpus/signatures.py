@@ -11,6 +11,7 @@ hashing, and as one 64-bit number also its key; 16 bands find a pair of similari
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,6 +32,7 @@ _SPACE = 0x20
 _TO_WORDS = bytes(
     b if 0x30 <= b <= 0x39 or 0x61 <= b <= 0x7A or b >= 0x80 else _SPACE for b in range(256)
 )  # bytes of lower-cased UTF-8 text
+_NO_WORD = re.compile(r"[^\x00-\x7f\w]+")  # dashes, quotation marks, signs and spaces beyond ASCII
 _BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2^64
 _U64 = np.uint64
 
@@ -112,6 +114,7 @@ def _word_hashes(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.i
     The hash of a word is the polynomial of its bytes modulo 2^64, taken from running sums over the whole batch, and
     mixed.
     """
+    texts = [text if text.isascii() else _NO_WORD.sub(" ", text) for text in texts]
     encoded = [text.lower().encode("utf-8", "replace").translate(_TO_WORDS) for text in texts]
     ends = np.cumsum([len(one) + 1 for one in encoded])
     data = np.frombuffer(b" ".join(encoded) + b" ", dtype=np.uint8)

@@ -17,7 +17,7 @@ from biosmith.text.formats import find_files
 
 UNIT_BYTES = 32 * 2**20  # a unit takes further files until it has so many bytes
 UNIT_FILES = 1000
-LAYOUT = 2  # of the unfinished build; a build begun with another layout cannot be resumed
+LAYOUT = 3  # of the unfinished build; a build begun with another layout cannot be resumed
 
 _NLM_FILE = re.compile(r"(?:pubmed|medline)(\d\d)n(\d{4,})\.xml(?:\.gz)?", re.IGNORECASE)
 
