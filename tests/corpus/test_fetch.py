@@ -398,3 +398,11 @@ def test_names_of_nlm_are_recognised_and_nothing_else(server: Misbehaving) -> No
     assert urls == {"pubmed26n0001.xml.gz": server.url + "baseline/pubmed26n0001.xml.gz"}
     with pytest.raises(UsageError, match="has 1 files"):
         find_urls(Server(FAST), COLLECTIONS["pubmed"], [2], server.url)
+
+
+@pytest.mark.parametrize("speed", [0.0, -1.0, float("nan")])
+def test_a_limit_of_speed_that_lets_nothing_through_is_refused(tmp_path: Path, speed: float) -> None:
+    with pytest.raises(UsageError, match=r"--megabytes-per-second is .*more than 0"):
+        fetch(
+            "pubmed", [1], tmp_path, base_url="http://127.0.0.1:9/", patience=Patience(bytes_a_second=speed)
+        )

@@ -149,3 +149,10 @@ def test_of_a_benchmarks_folder_the_splits_are_counted_and_no_copies_beside_them
     assert main(call) == DONE
     (report,) = json.loads(capsys.readouterr().out)
     assert report["mentions"]["NCBI-disease"]["mentions"] == 3
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_of_no_documents_is_refused(tmp_path: Path, limit: int) -> None:
+    (tmp_path / "x.txt").write_text("Some words.", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"--limit is .*1 or more"):
+        read_samples([tmp_path / "x.txt"], limit=limit)

@@ -95,7 +95,8 @@ def fetch(
         patience: retries, time-outs and limits.
 
     Raises:
-        UsageError: an unknown collection, a number that the server does not have, or too many downloads at once.
+        UsageError: an unknown collection, a number that the server does not have, too many downloads at once, or a limit of
+            speed that is not above 0.
         BiosmithError: some files could not be fetched; the others are there.
     """
     if collection not in COLLECTIONS:
@@ -104,6 +105,9 @@ def fetch(
         raise UsageError(f"{at_once} downloads at once; must lie between 1 and {MOST_AT_ONCE}")
     if base_url is not None and urlsplit(base_url).scheme not in ("http", "https"):
         raise UsageError(f"base_url {base_url!r} is not an address; valid: http://... or https://...")
+    limit = None if patience is None else patience.bytes_a_second
+    if limit is not None and not limit > 0:  # which NaN is not, either
+        raise UsageError(f"--megabytes-per-second is {limit / 1e6:g}; it must be more than 0")
     server = Server(patience)
     urls = find_urls(server, COLLECTIONS[collection], numbers, base_url)
     out.mkdir(parents=True, exist_ok=True)

@@ -105,8 +105,11 @@ def read_samples(
     `choose` says which files of a path are read, where a folder holds more than its data.
 
     Raises:
+        UsageError: the limit is no number of documents.
         BadInput: a path has no words.
     """
+    if limit < 1:
+        raise UsageError(f"--limit is {limit}; it must be 1 or more")
     samples = []
     for path, name in zip(paths, short_names(paths), strict=True):
         words: Counter[str] = Counter()
