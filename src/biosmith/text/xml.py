@@ -6,6 +6,8 @@ limits of libxml2 on depth and on the size of one text (10 MB) stay on.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -70,14 +72,12 @@ class _Records:
     Held are the pieces of the file from the first record on that was not handed on yet, and what comes before the
     first of all and opens what the records stand in. Names are found as ASCII: in UTF-16 there are no records, and no
     going on.
-
-    Attributes:
-        fresh: whether an error that comes now is another one than the last.
     """
 
     def __init__(self, source: XmlSource, names: tuple[str, ...]) -> None:
-        self.root, self.fresh = source.root, True
+        self.root = source.root
         self._source = source
+        self._names = names
         self._tag = re.compile(rb"<(?:%s)[\s/>]" % b"|".join(name.encode() for name in names))
         self._longest = max(map(len, names)) + 1
         self._end = b""  # of what was read: at most `_longest` bytes, which may begin a tag
@@ -85,8 +85,9 @@ class _Records:
         self._held_from = self._size = 0  # bytes before the first piece, bytes read
         self._lines = 0  # lines read
         self._starts: deque[int] = deque()  # places of the records that were not handed on
-        self._prologs: tuple[bytes, ...] = ()  # what may open the file before a record
-        self._tried = -1  # the one of them that the parser was given last; -1: it has made records since
+        self._prologs: list[
+            bytes
+        ] = []  # what may open the file before a record; the one that did last comes first
         self._once_more = b""  # held, and to be read by a new parser
         self._begun = 0  # records whose beginnings the parser was given since it gave one
 
@@ -105,33 +106,52 @@ class _Records:
 
     def take(self) -> None:
         """A record was handed on."""
-        self.fresh, self._tried, self._begun = True, -1, 0
+        self._begun = 0
         if self._starts:
             self._starts.popleft()
 
-    def resume(self) -> bool:
-        """After an error: begin anew at the first record that was not handed on.
+    def read_alone(self) -> Element | None:
+        """The first record that was not handed on, read without those around it; None if it is broken or cut.
 
-        If that fails too, with all that stands before the first record as well as with the tag of the root alone, what
-        broke stands in that record, and not between two or in the first one's tag: then at the next record.
-
-        Returns:
-            Whether there is such a record.
+        An error may stand between two records, or in the first one, which is then taken for a part of what opens the
+        file: hence two ways to open it.
         """
-        self._tried, self.fresh = self._tried + 1, False
-        if self._prologs and self._tried == len(self._prologs):
-            self._starts.popleft()
-            self._tried, self.fresh = 0, True
+        if not self._starts:
+            return None
+        bounds = [*itertools.islice(self._starts, 2), self._size]
+        record = b"".join(self._pieces)[bounds[0] - self._held_from : bounds[1] - self._held_from]
+        for prolog in list(self._prologs):
+            self._open_with(prolog)
+            parser = etree.XMLPullParser(
+                events=("end",), tag=[f"{{*}}{name}" for name in self._names], **_SAFE
+            )
+            with contextlib.suppress(etree.XMLSyntaxError):
+                parser.feed(prolog + record)
+            for _, element in parser.read_events():
+                self._prologs.sort(key=lambda one: one != prolog)
+                return cast(Element, element)
+        return None
+
+    def go_on(self) -> bool:
+        """Begin anew at the first record that was not handed on, for a new parser; False if there is none."""
         while not self._starts:
             if not self._read_on(CHUNK):
                 return False
         if not self._prologs:
             return False
-        prolog = self._prologs[self._tried]
+        self._open_with(self._prologs[0])
+        self._once_more = self._prologs[0] + b"".join(self._pieces)[self._starts[0] - self._held_from :]
+        self._begun = len(self._starts)
+        return True
+
+    def read_to_next(self) -> None:
+        """Read on until the end of the first record that was not handed on is known."""
+        while len(self._starts) < 2 and self._read_on(CHUNK):
+            pass
+
+    def _open_with(self, prolog: bytes) -> None:
         held = b"".join(self._pieces)[self._starts[0] - self._held_from :]
         self._source.lines = self._lines - held.count(b"\n") - prolog.count(b"\n")
-        self._once_more, self._begun = prolog + held, len(self._starts)
-        return True
 
     def _read_on(self, size: int) -> bytes:
         data = self._source.read(size)
@@ -147,7 +167,7 @@ class _Records:
         if not self._prologs and self._starts and not self._held_from:
             whole = b"".join(self._pieces)[: self._starts[0]]
             root = re.search(rb"<(?:[\w.-]+:)?%s(?:\s[^>]*)?>" % (self.root or "").encode(), whole)
-            self._prologs = (whole, whole[: root.end()] if root else b"")
+            self._prologs = [whole, whole[: root.end()] if root else b""]
         if self._prologs or self._size > LONGEST_PROLOG:
             self._forget()
         return data
@@ -177,17 +197,29 @@ def records(
         flat: the records are children of the root. Their siblings of other names are yielded too.
     """
     marked, tags = _Records(source, names), tuple(f"{{*}}{name}" for name in names)
+    is_told = False  # what broke, though the record before it was the first that the parser did not finish
     while True:
         try:
             for element in children(marked, file) if flat else elements(marked, tags, file):
                 if element.tag in names or element.tag.rpartition("}")[2] in names:
                     marked.take()
+                    is_told = False
                 yield element
             return
         except BadInput as error:
-            if marked.fresh:
+            if not is_told:
                 broken(error)
-        if not marked.resume():
+        except BROKEN:  # the compression, where the last record may have come whole
+            if (alone := marked.read_alone()) is not None:
+                yield alone
+            raise
+        marked.read_to_next()
+        alone = marked.read_alone()
+        is_told = alone is not None
+        if alone is not None:
+            yield alone
+        marked.take()
+        if not marked.go_on():
             return
 
 
@@ -228,41 +260,24 @@ def children(source: XmlSource | _Records, file: str) -> Iterator[Element]:
     and the children are taken from it after each piece of the file.
 
     Raises:
-        BadInput: as `elements`.
+        BadInput: as `elements`; the last child before that place was not yielded, as it may be cut.
     """
     parser = etree.XMLPullParser(events=("start",), tag=f"{{*}}{source.root}", **_SAFE)
     root: Element | None = None
-    data = last = b""
     try:
         while data := source.read(CHUNK):
             parser.feed(data)
             root = root if root is not None else _first(parser)
             if root is not None:
                 yield from _take(root, len(root) - 1)  # the last one may go on in the next piece
-            last = last[-CHUNK:] + data
         parser.close()
     except etree.XMLSyntaxError as error:
         root = root if root is not None else _first(parser)
-        if root is not None and len(root):
-            # At the end of the file, and not in the middle of a piece; lxml tells of a lone "&" at the end only.
-            cut = b"" if data or "ntityRef" in (error.msg or "") else last
-            has_ended = bool(data) and "Extra content" in (error.msg or "")  # after the root
-            yield from _take(root, len(root) - (not (has_ended or _is_complete(root[-1], cut))))
+        if root is not None:
+            yield from _take(root, len(root) - 1)
         raise _broken(file, error, source.lines) from error
-    except BROKEN:  # the compression, where the last child may have come whole
-        if root is not None and len(root):
-            yield from _take(root, len(root) - (not _is_complete(root[-1], last)))
-        raise
     if root is not None:
         yield from _take(root, len(root))
-
-
-def _is_complete(child: Element, cut: bytes) -> bool:
-    """Whether the last child ended before the XML broke off; `cut` is what came before, if that was the end."""
-    if child.tail is not None or not isinstance(child.tag, str):
-        return True
-    name = etree.QName(child).localname.encode()
-    return cut.rfind(b"</" + name + b">") > cut.rfind(b"<" + name)
 
 
 def _first(parser: etree.XMLPullParser) -> Element | None:
