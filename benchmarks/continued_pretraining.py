@@ -135,8 +135,8 @@ def train(arguments: Any, arm: str, general: Path, tokens: dict[str, Path]) -> d
         )  # fmt: skip
         call("export", str(run), "--out", str(model))
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    last = {key: next((x[key] for x in reversed(lines) if key in x), None) for key in ("loss", "eval_loss")}
-    return {**last, "tokens": sum(line["tokens"] for line in lines if "tokens" in line)}
+    last = {key: value for line in lines for key, value in line.items()}
+    return {key: last.get(key) for key in ("loss", "eval_loss", "tokens")}
 
 
 def call(*arguments: str, allowed: tuple[int, ...] = (0,)) -> dict[str, Any]:
