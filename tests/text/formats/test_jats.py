@@ -305,3 +305,24 @@ def test_every_quirky_article_reads_with_nothing_set_aside(shared_data: Path) ->
     folder = shared_data / "fixtures/jats/quirks"
     documents = list(biosmith.read(folder, rejects=Rejects(strict=True)))
     assert len({d.id for d in documents if "parent" not in d.infons}) == len(list(folder.iterdir()))
+
+
+@pytest.mark.parametrize(
+    ("inner", "text"),
+    [
+        ("<sup>a</sup>Includes hypotension.", "Includes hypotension."),
+        (" <sup><italic>b</italic></sup> Data are means.", "Data are means."),
+        ("<sup>1</sup>Values are means.", "Values are means."),
+        ("<sup>†</sup>P &lt; 0.05.", "P < 0.05."),
+        ("<sup>13</sup>C NMR.", "13C NMR."),  # isotopes
+        ("<sup>3</sup>He was used.", "3He was used."),
+        ("AUC<sup>a</sup> is given.", "AUCa is given."),  # not where the footnote begins
+    ],
+)
+def test_the_mark_that_a_footnote_begins_with_is_no_letter_of_its_first_word(inner: str, text: str) -> None:
+    table = f"<table-wrap><label>Table 1</label><table-wrap-foot><fn><p>{inner}</p></fn></table-wrap-foot></table-wrap>"
+    assert [t for kind, _, t in body_of(table) if kind == "table_footnote"] == [text]
+
+
+def test_an_isotope_that_begins_a_paragraph_is_no_mark() -> None:
+    assert sentence("<sup>a</sup>Includes this.") == "aIncludes this."

@@ -96,6 +96,7 @@ _IGNORED = frozenset(
 _FOOTNOTES = {"fn": "footnote", "table-wrap-foot": "table_footnote"}
 
 _FOOTNOTE_MARKS = frozenset(("fn", "table-fn", "author-notes", "aff", "corresp"))
+_NUMBERED_NOTE = re.compile(r"[A-Z][a-z]{3}")  # a word, and no symbol of an element
 _ONLY_DOI = re.compile(r"(?:DOI:?\s*)?(?:https?://(?:dx\.)?doi\.org/)\S+", re.IGNORECASE)
 
 
@@ -145,9 +146,12 @@ class BlockReader:
         """The text of an element up to each block in it, the blocks, and what is lifted out of the text."""
         parts = [element.text] if element.text else []
         floats: list[Element] = []
+        mark = _mark_of_footnote(element) if place.kind in _FOOTNOTES.values() else None
         for child in element:
             name = local_name(child)
-            if name in _FLOATS:
+            if child is mark:
+                pass
+            elif name in _FLOATS:
                 floats.append(child)
             elif name in _BLOCKS or name in _SECTIONS:
                 self._flush(parts, place, floats)
@@ -230,6 +234,16 @@ class BlockReader:
 
 
 _INLINE_LIKE = frozenset(("disp-formula", "inline-formula", "xref", "named-content", "styled-content"))
+
+
+def _mark_of_footnote(paragraph: Element) -> Element | None:
+    """The raised letter, sign or number that a footnote begins with ("aIncludes ..."); isotopes (13C) are none."""
+    first = next(iter(paragraph), None)
+    if first is None or local_name(first) != "sup" or (paragraph.text or "").strip():
+        return None
+    mark, tail = "".join(map(str, first.itertext())).strip(), (first.tail or "").lstrip()
+    begins = _NUMBERED_NOTE.match(tail) is not None if any(c.isdigit() for c in mark) else tail[:1].isalpha()
+    return first if 0 < len(mark) <= 2 and begins else None
 
 
 def _gather_reference(element: Element, parts: list[str]) -> None:
