@@ -98,7 +98,7 @@ def entries(path: Path, companions: Companions) -> Iterator[Entry]:
         name = str(path)
         magic = stream.read(6)
         stream.seek(0)
-        if magic[:4] == b"PK\x03\x04":
+        if magic[:4] in (b"PK\x03\x04", b"PK\x05\x06"):  # the second has no members
             yield from _zip_members(stack.enter_context(zipfile.ZipFile(stream)), name, companions)
             return
         opened, head = _open_decompressed(stream)

@@ -56,3 +56,17 @@ def test_a_table_without_text_is_set_aside(tmp_path: Path, content: bytes) -> No
     documents, reasons = read(tmp_path / "t.csv", content)
     assert documents == []
     assert reasons[0][1].startswith("has no column of text (sentence, sent1")
+
+
+def test_a_quotation_mark_that_is_never_closed_costs_its_line_and_not_the_rest_of_the_file(
+    tmp_path: Path,
+) -> None:
+    content = b'id,text\n1,a\n2,"open\n3,b\n4,"c\nd"\n5,e\n6,"open too\n7,f\n'
+    documents, reasons = read(tmp_path / "t.csv", content)
+    # The mark of line 3 is closed by the next one, of line 5, where no cell ends: that costs both rows.
+    assert [document.id for document in documents] == ["1", "5", "7"]
+    assert reasons[-1] == ("line 8", "is no row: unexpected end of data")
+    content = b'id,text\n1,a\n2,"open\n3,b\n4,c\n'
+    documents, reasons = read(tmp_path / "t.csv", content)
+    assert [(document.id, document.text) for document in documents] == [("1", "a"), ("3", "b"), ("4", "c")]
+    assert reasons == [("line 3", "is no row: unexpected end of data")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import inspect
 import io
@@ -124,6 +125,28 @@ def test_a_single_file_that_cannot_be_read_is_bad_input_with_the_reason(
     (tmp_path / "x.xml").write_bytes(content)
     with pytest.raises(BadInput, match=rf"x\.xml: {reason}"):
         ids(tmp_path / "x.xml", Rejects())
+
+
+def test_compression_that_is_not_read_is_named(tmp_path: Path) -> None:
+    # Of ".xml.bz2" a list of formats would say nothing; XML is among them.
+    (tmp_path / "x.xml.bz2").write_bytes(bz2.compress(MEDLINE.encode()))
+    with pytest.raises(BadInput, match=r"x\.xml\.bz2: bzip2 is not read; unpack or convert it first"):
+        ids(tmp_path / "x.xml.bz2", Rejects())
+    inner = tmp_path / "inner.zip"
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("a.xml", MEDLINE)
+    with zipfile.ZipFile(tmp_path / "outer.zip", "w") as archive:
+        archive.write(inner, "inner.zip")
+    rejects = Rejects()
+    with pytest.raises(BadInput):
+        ids(tmp_path / "outer.zip", rejects)
+    assert rejects.items[0]["reason"].startswith("a zip archive inside of another archive is not read")
+
+
+def test_a_zip_archive_without_members_holds_nothing(tmp_path: Path) -> None:
+    zipfile.ZipFile(tmp_path / "x.zip", "w").close()
+    with pytest.raises(BadInput, match="holds no readable file"):
+        ids(tmp_path / "x.zip", Rejects())
 
 
 def test_a_folder_without_readable_files_is_bad_input(tmp_path: Path) -> None:

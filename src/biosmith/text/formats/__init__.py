@@ -63,6 +63,17 @@ FORMATS: dict[str, str] = {
     "plain": "biosmith.text.formats.plain",
 }
 
+# First bytes of what users have beside gzip, xz, tar and zip.
+_NOT_READ = {
+    b"BZh": "bzip2",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+    b"7z\xbc\xaf\x27\x1c": "7-Zip",
+    b"Rar!": "RAR",
+    b"\x1f\x9d": "compress (.Z)",
+    b"PK\x03\x04": "a zip archive inside of another archive",
+    b"%PDF": "PDF",
+}
+
 Source = str | os.PathLike[str]
 log = logging.getLogger("biosmith")
 
@@ -238,8 +249,7 @@ def _recognised(path: Path, format: str | None, rejects: Rejects) -> Iterator[tu
             elif not entry.head and (name is None or not hasattr(load_format(name), "COMPANIONS")):
                 rejects.add(entry.name, "file", "empty file")
             elif name is None:
-                kind = "binary data" if _is_binary(entry.head) else "text"
-                rejects.add(entry.name, "file", f"{kind} of no known format; known: {', '.join(_readable())}")
+                rejects.add(entry.name, "file", _why_unknown(entry.head))
             else:
                 yield entry, load_format(name)
     except files.BROKEN as error:
@@ -283,8 +293,12 @@ def _damage(entry: files.Entry) -> str:
     return ""
 
 
-def _is_binary(head: bytes) -> bool:
-    return b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff"))
+def _why_unknown(head: bytes) -> str:
+    for begins, kind in _NOT_READ.items():
+        if head.startswith(begins):
+            return f"{kind} is not read; unpack or convert it first"
+    is_binary = b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return f"{'binary data' if is_binary else 'text'} of no known format; known: {', '.join(_readable())}"
 
 
 def _options(module: ModuleType) -> set[str]:

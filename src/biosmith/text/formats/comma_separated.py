@@ -25,10 +25,46 @@ _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # as "surrogateescape" decodes such b
 LARGEST_CELL = 256 * 2**20  # characters; the library's own limit is shorter than a full text
 
 
+class _Lines:
+    """The lines of a file, of which those of a row can be given once more.
+
+    Attributes:
+        number: of the last line that was given; the first is 1.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        # Bytes that are not UTF-8 become surrogates, so that they cost their row only.
+        self._rest = (line.decode("utf-8", "surrogateescape") for line in stream)
+        self._row: list[str] = []
+        self.number = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._rest)
+        self._row.append(line)
+        self.number += 1
+        return line
+
+    def begin_row(self) -> int:
+        """The number of the line that comes next, which begins a row."""
+        self._row = []
+        return self.number + 1
+
+    def take_back(self) -> None:
+        """Give the lines since the row began once more, but for the first."""
+        lines = self._row[1:]
+        self._rest = (line for part in (lines, self._rest) for line in part)
+        self.number -= len(lines)
+
+
 def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
-    """Stream the rows; one with another number of cells, or that is not UTF-8, goes to `rejects` with its line number."""
-    # Bytes that are not UTF-8 become surrogates, so that they cost their row only.
-    lines = (line.decode("utf-8", "surrogateescape") for line in stream)
+    """Stream the rows; one with another number of cells, or that is not UTF-8, goes to `rejects` with its line number.
+
+    A quotation mark that is never closed costs its own line.
+    """
+    lines = _Lines(stream)
     header = next(lines, "").removeprefix("\ufeff")
     delimiter = ";" if ";" in header and "," not in header else ","
     columns = named(next(csv.reader([header], delimiter=delimiter), []))
@@ -40,13 +76,16 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
         while True:
-            first = rows.line_num + 2  # the header is line 1
+            first = lines.begin_row()
             try:
                 cells = next(rows)
             except StopIteration:
                 return
             except csv.Error as error:
                 rejects.add(file, f"line {first}", f"is no row: {error}")
+                if "unexpected end" in str(error) or "field limit" in str(error):
+                    lines.take_back()
+                    rows = csv.reader(lines, delimiter=delimiter, strict=True)
                 continue
             if not any(cell.strip() for cell in cells):
                 continue
