@@ -372,3 +372,31 @@ def test_the_open_suite_is_in_sight_where_the_list_of_suites_is_too_long(
     nav, suite = (page.locator(part).bounding_box() for part in (".top nav", ".top nav [aria-current]"))
     assert nav["x"] <= suite["x"] and suite["x"] + suite["width"] <= nav["x"] + nav["width"] + 1
     page.close()
+
+
+def test_models_of_one_name_each_have_a_name_of_their_own(mock_results: Path) -> None:
+    with gathered([mock_results / "of-good"] * 4) as (models, _):
+        names = [model.model.name for model in models]
+    assert names[:2] == ["good", "good (of-good)"] and len(set(names)) == 4
+
+
+def test_predictions_of_another_kind_do_not_stop_the_site(mock_results: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    shutil.copytree(mock_results / "of-good", folder)
+    for path in (folder / "good" / "mock-ner").glob("*.predictions.jsonl"):
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        lines[3]["prediction"][0] = True
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    build_site([folder], tmp_path / "site")
+    assert "do not fit the data" in read(tmp_path / "site", "dataset/mock-ner.html")
+
+
+def test_a_run_without_precision_leaves_the_column_out(mock_results: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    shutil.copytree(mock_results / "of-good", folder)
+    path = next(p for p in (folder / "good" / "mock-ner").glob("seed-2-*.json") if "." not in p.stem)
+    record = json.loads(path.read_text(encoding="utf-8"))
+    del record["scores"]["precision"]
+    path.write_text(json.dumps(record), encoding="utf-8")
+    build_site([folder], tmp_path / "site")
+    assert ">Precision<" not in read(tmp_path / "site", "dataset/mock-ner.html").partition("<details>")[0]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from biosmith.bench.mock import FOLDER
+from biosmith.bench.results import load_results
 from biosmith.bench.submission import INDEX, pack, verify
 from biosmith.cli import main
 from biosmith.errors import BadInput, UsageError
@@ -161,13 +162,143 @@ def test_a_results_folder_that_lacks_a_file_is_told_and_not_packed(
 def test_records_of_unknown_datasets_and_other_kinds_are_named(mock_results: Path, tmp_path: Path) -> None:
     folder = tmp_path / "results"
     shutil.copytree(mock_results / "of-good", folder)
-    path = next(p for p in (folder / "good" / "mock-ner").glob("seed-0*.json") if "." not in p.stem)
-    record = json.loads(path.read_text("utf-8"))
-    path.write_text(json.dumps({**record, "dataset": "private"}), encoding="utf-8")
+    (folder / "good" / "mock-ner").rename(folder / "good" / "private")
+    records = [p for p in (folder / "good" / "private").glob("seed-*.json") if "." not in p.stem]
+    for path in records:
+        record = json.loads(path.read_text("utf-8"))
+        path.write_text(json.dumps({**record, "dataset": "private"}), encoding="utf-8")
     assert any("'private' is unknown" in reason for reason in verify(folder, FOLDER).unchecked.values())
-    path.write_text(json.dumps({**record, "value": "0.9"}), encoding="utf-8")
-    with pytest.raises(BadInput, match="its value is of another kind"):
+    for name, value in (
+        ("value", "0.9"),
+        ("value", float("nan")),
+        ("device", 0),
+        ("dev_value", {}),
+        ("arm", None),
+    ):
+        path.write_text(json.dumps({**record, "dataset": "private", name: value}), encoding="utf-8")
+        with pytest.raises(BadInput, match=f"its {name} is of another kind"):
+            verify(folder, FOLDER)
+    scores = {**record["scores"], "precision": float("inf")}
+    path.write_text(json.dumps({**record, "dataset": "private", "scores": scores}), encoding="utf-8")
+    with pytest.raises(BadInput, match="its precision is no number"):
         verify(folder, FOLDER)
+
+
+def results_of_good(mock_results: Path, tmp_path: Path) -> tuple[Path, list[Path]]:
+    """A copy of the results, and the records of one dataset by seed."""
+    folder = tmp_path / "results"
+    shutil.copytree(mock_results / "of-good", folder)
+    task = folder / "good" / "mock-ner"
+    return folder, sorted(p for p in task.glob("seed-*.json") if "." not in p.stem)
+
+
+def test_a_copy_of_a_run_is_not_counted_once_more(mock_results: Path, tmp_path: Path) -> None:
+    # A file manager that found the name taken, or somebody who likes this seed best.
+    folder, (first, *_) = results_of_good(mock_results, tmp_path)
+    shutil.copy(first, first.with_name(f"{first.stem} (1).json"))
+    with pytest.raises(BadInput, match=f"is the record of {first.stem}, under another name"):
+        load_results(folder)
+
+
+def test_two_runs_of_a_seed_and_runs_of_other_datasets_do_not_count_together(
+    mock_results: Path, tmp_path: Path
+) -> None:
+    folder, (first, second, _) = results_of_good(mock_results, tmp_path)
+    record = json.loads(second.read_text("utf-8"))
+    twice = {**record, "seed": 0}
+    first.with_name(f"seed-0-{record['key'][:12]}.json").write_text(json.dumps(twice), encoding="utf-8")
+    with pytest.raises(BadInput, match="two runs of one seed that both count"):
+        load_results(folder)
+    first.with_name(f"seed-0-{record['key'][:12]}.json").unlink()
+    second.write_text(json.dumps({**record, "dataset": "mock-pico"}), encoding="utf-8")
+    with pytest.raises(BadInput, match="lies in the folder of another dataset"):
+        load_results(folder)
+
+
+def test_runs_that_are_missing_are_told_and_not_packed_without(mock_results: Path, tmp_path: Path) -> None:
+    # Who leaves the worst seed out has a better mean.
+    folder, (first, *_) = results_of_good(mock_results, tmp_path)
+    first.unlink()
+    lines = [str(d) for d in verify(folder, FOLDER).differences]
+    assert lines == ["good/mock-ner: the number of its runs is said to be 3, found 2"]
+    with pytest.raises(BadInput, match="has 2 of the 3 runs that count"):
+        pack(folder, tmp_path / "x.zip")
+    shutil.rmtree(first.parent)
+    assert verify(folder, FOLDER).differences == ()  # a dataset less claims nothing
+
+
+def test_runs_with_other_settings_than_those_that_count_are_told(mock_results: Path, tmp_path: Path) -> None:
+    folder, (first, *_) = results_of_good(mock_results, tmp_path)
+    record = json.loads(first.read_text("utf-8"))
+    record["settings"]["epochs"] = 99
+    first.write_text(json.dumps(record), encoding="utf-8")
+    assert [d.what for d in verify(folder, FOLDER).differences] == ["its settings"]
+
+
+@pytest.mark.parametrize(
+    ("units", "reason"),
+    [
+        ({"measure": ["micro_f1"], "rows": [[1, 1, 1]]}, "is not a file of scored units"),
+        ({"measure": "micro_f1", "rows": [[1, 1]]}, "has 2 columns, not the 3 of micro_f1"),
+        ({"measure": "macro_f1", "rows": [[1, 1, 1, 1]]}, "has 4 columns, not the 3 of macro_f1"),
+        ({"measure": "mean", "rows": []}, "no table of numbers"),
+        ({"measure": "mean", "rows": [[float("nan"), 1]]}, "no table of numbers"),
+    ],
+)
+def test_odd_units_are_told(mock_results: Path, tmp_path: Path, units: object, reason: str) -> None:
+    folder, (first, *_) = results_of_good(mock_results, tmp_path)
+    first.with_name(f"{first.stem}.units.json").write_text(json.dumps(units), encoding="utf-8")
+    assert any(reason in str(d) for d in verify(folder, FOLDER).differences)
+
+
+def test_a_file_that_is_there_twice_is_told(packed: Path, tmp_path: Path) -> None:
+    # The first or the second is read, depending on the tool.
+    shutil.copy(packed, tmp_path / "x.zip")
+    with zipfile.ZipFile(tmp_path / "x.zip", "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        for name in ("good/model.json", INDEX):
+            archive.writestr(name, archive.read(name))
+    lines = [str(d) for d in verify(tmp_path / "x.zip", FOLDER).differences]
+    assert lines == [
+        f"{name}: the file is said to be in the archive once, found 2 times"
+        for name in (INDEX, "good/model.json")
+    ]
+
+
+def test_a_submission_that_was_unpacked_and_packed_again_is_sound(packed: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(packed) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    shutil.make_archive(str(tmp_path / "again"), "zip", tmp_path / "unpacked")  # with entries for folders
+    assert verify(tmp_path / "again.zip", FOLDER).differences == ()
+
+
+def test_entries_that_cannot_be_unpacked_are_told(packed: Path, tmp_path: Path) -> None:
+    def odd_names(*names: str) -> Callable[[dict[str, bytes]], None]:
+        def change(members: dict[str, bytes]) -> None:
+            index = json.loads(members[INDEX])
+            for name in names:
+                members[name] = b"{}"
+                index["files"][name] = hashlib.sha256(b"{}").hexdigest()
+            members[INDEX] = json.dumps(index).encode()
+
+        return change
+
+    for names in (("good/./model.json",), ("/etc/x",), ("a", "a/b"), ("n" * 300,)):
+        with pytest.raises(BadInput, match=r"outside its folder|cannot be unpacked"):
+            verify(rewrite(packed, tmp_path / "x.zip", odd_names(*names)), FOLDER)
+    content = bytearray(packed.read_bytes())
+    at = content.find(b"good/mock-ner/settings.json")
+    content[at + 40 : at + 60] = bytes(20)  # in what is compressed
+    (tmp_path / "y.zip").write_bytes(content)
+    lines = [str(d) for d in verify(tmp_path / "y.zip", FOLDER).differences]
+    assert (
+        "good/mock-ner/settings.json: the file is said to be in the archive, found absent or damaged" in lines
+    )
+
+
+@pytest.mark.parametrize("index", [b"[]", b"{}", b'{"files": 7}', b'{"files": []}', b"\xff", b"[" * 100_000])
+def test_an_index_that_is_none_is_refused(packed: Path, tmp_path: Path, index: bytes) -> None:
+    with pytest.raises(BadInput, match=r"no readable SUBMISSION\.json"):
+        verify(rewrite(packed, tmp_path / "x.zip", lambda members: members.update({INDEX: index})))
 
 
 def test_exit_codes_say_how_a_check_ended(packed: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ An arm of an ablation is a folder `DATASET@ARM`. A run counts once its JSON is t
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -244,28 +245,55 @@ def load_results(folder: Path) -> Results:
 
 def _suite(folder: Path) -> str:
     plan = folder / "plan.json"
-    return str(_read(plan).get("suite", "blurb")) if plan.is_file() else "blurb"
+    return str(read_record(plan).get("suite", "blurb")) if plan.is_file() else "blurb"
 
 
 def _load_model(folder: Path) -> ModelResults:
-    mark = ModelMark(**_known(ModelMark, _read(folder / MODEL), folder / MODEL))
+    mark = ModelMark(**_known(ModelMark, read_record(folder / MODEL), folder / MODEL))
     tasks: dict[tuple[str, str], TaskResults] = {}
     for path in sorted(folder.glob(f"*/{SETTINGS}")):
-        chosen = _read(path)
+        chosen = read_record(path)
+        keys = counted_keys(chosen, path)
         runs = [load_run(file) for file in path.parent.glob("seed-*.json") if "." not in file.stem]
-        counted = [run for run in runs if run.key in set(chosen.get("keys", ()))]
+        counted = sorted((run for run in runs if run.key in keys), key=lambda run: run.seed)
         if counted:
-            counted.sort(key=lambda run: run.seed)
-            task = TaskResults(path.parent, chosen, tuple(counted))
-            tasks[counted[0].dataset, counted[0].arm] = task
+            _require_one_task(path.parent, counted)
+            tasks[counted[0].dataset, counted[0].arm] = TaskResults(path.parent, chosen, tuple(counted))
     return ModelResults(mark, folder, tasks)
 
 
+def counted_keys(chosen: Mapping[str, Any], path: Path) -> set[str]:
+    """The keys of the runs that count, by the content of a `settings.json`.
+
+    Raises:
+        BadInput: they are no list of keys.
+    """
+    keys = chosen.get("keys", [])
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise BadInput(path, "is not the settings of runs: its keys are no list of names", value=keys)
+    return set(keys)
+
+
+def _require_one_task(folder: Path, runs: Sequence[Run]) -> None:
+    """Raise `BadInput` unless a folder's runs are of the dataset that it is named after, one a seed."""
+    for before, run in zip((None, *runs), runs, strict=False):
+        file = folder / f"{run.stem}.json"
+        name = run.dataset + (f"@{run.arm}" if run.arm else "")
+        if folder.name != name:
+            raise BadInput(file, "lies in the folder of another dataset", value=name)
+        if before is not None and before.seed == run.seed:
+            raise BadInput(folder, "has two runs of one seed that both count", value=run.seed)
+
+
+# What a field may hold, by its annotation.
 _KINDS: dict[str, Any] = {
-    **dict.fromkeys(("key", "model", "model_digest", "dataset", "kind", "metric", "arm"), str),
-    **dict.fromkeys(("seed", "truncated", "instances"), int),
-    **dict.fromkeys(("value", "train_seconds", "predict_seconds"), int | float),
-    **dict.fromkeys(("settings", "scores", "protocol", "digests"), Mapping),
+    "str": str,
+    "int": int,
+    "float": int | float,
+    "int | None": int | None,
+    "float | None": int | float | None,
+    "Mapping[str, Any]": Mapping,
+    "Mapping[str, str]": Mapping,
 }
 
 
@@ -273,20 +301,30 @@ def load_run(path: Path) -> Run:
     """One run.
 
     Raises:
-        BadInput: the file is no run.
+        BadInput: the file is no run, or that of another run.
     """
-    run = Run(**_known(Run, _read(path), path))
-    for name, kind in _KINDS.items():
-        value = getattr(run, name)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise BadInput(path, f"is not a record of results: its {name} is of another kind", value=value)
+    run = Run(**_known(Run, read_record(path), path))
+    for name, value in run.scores.items():
+        if not isinstance(value, Mapping) and not _is_number(value):
+            raise BadInput(path, f"is not a record of results: its {name} is no number", value=value)
+    if path.stem != run.stem:  # a copy would count once more
+        raise BadInput(path, f"is the record of {run.stem}, under another name")
     return run
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """The JSON object of a file of the folder.
+
+    Raises:
+        BadInput: it is none.
+    """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(path, f"cannot be read: {error}") from error
     if not isinstance(value, dict):
         raise BadInput(path, "is not a JSON object")
@@ -296,6 +334,12 @@ def _read(path: Path) -> dict[str, Any]:
 def _known(kind: type, values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The values that a record has fields for; later versions may write more."""
     known = {f.name: values[f.name] for f in fields(kind) if f.name in values}
+    for f in fields(kind):
+        value = known.get(f.name, f.default)
+        of_kind = f.name not in known or isinstance(value, _KINDS[str(f.type)])
+        number = not isinstance(value, bool | int | float) or _is_number(value)
+        if not of_kind or not number:
+            raise BadInput(path, f"is not a record of results: its {f.name} is of another kind", value=value)
     try:
         kind(**known)
     except TypeError as error:

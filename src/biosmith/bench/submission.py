@@ -13,17 +13,30 @@ import hashlib
 import json
 import math
 import zipfile
+import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from biosmith.artefact import MANIFEST, digest_file, write_by_rename
 from biosmith.bench.dataset import Mistake, data_digests
 from biosmith.bench.mock import find_task
-from biosmith.bench.results import MODEL, PREDICTIONS, UNITS, ModelResults, Run, TaskResults, load_results
+from biosmith.bench.results import (
+    MODEL,
+    PREDICTIONS,
+    SETTINGS,
+    UNITS,
+    ModelResults,
+    Run,
+    TaskResults,
+    counted_keys,
+    load_results,
+    read_record,
+)
 from biosmith.bench.units import TOLERANCE, load_units, score_units
 from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.lineage import without_paths
@@ -32,6 +45,8 @@ from biosmith.version import __version__
 INDEX = "SUBMISSION.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # zip's first day: the same results always make the same bytes
 LARGEST = 4 << 30  # bytes that a submission may unpack to
+# What reading an entry raises that is damaged, encrypted, or compressed as nothing here is.
+UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
 
 
 @dataclass(frozen=True)
@@ -71,7 +86,7 @@ def pack(results: Path, out: Path) -> dict[str, Any]:
 
     Raises:
         UsageError: `out` exists or is no .zip, or there are no results.
-        BadInput: a file of a run is missing.
+        BadInput: a file of a run, or a run that counts, is missing.
     """
     if out.suffix != ".zip":
         raise UsageError(f"{out} must end in .zip")
@@ -79,6 +94,12 @@ def pack(results: Path, out: Path) -> dict[str, Any]:
         raise UsageError(f"{out} exists already; choose another --out, or remove it")
     loaded = load_results(results)
     root = loaded.folder
+    for model in loaded.models:
+        for difference in _missing_runs(model):
+            raise BadInput(
+                model.folder / Path(difference.where).name,
+                f"has {difference.found} of the {difference.said} runs that count; make the others with bench run",
+            )
     files = {str(path.relative_to(root)): path for model in loaded.models for path in _files_of(model)}
     for name in (MANIFEST, "plan.json"):
         if (root / name).is_file():
@@ -126,7 +147,7 @@ def _files_of(model: ModelResults) -> Iterator[Path]:
     """The files of the runs that count."""
     yield model.folder / MODEL
     for task in model.tasks.values():
-        yield task.folder / "settings.json"
+        yield task.folder / SETTINGS
         yield from sorted(task.folder.glob("search-*.json"))
         for run in task.runs:
             yield from (task.folder / f"{run.stem}{suffix}" for suffix in (".json", PREDICTIONS, UNITS))
@@ -155,6 +176,7 @@ def verify(submission: Path, data: Path | None = None) -> Verified:
         unchecked: dict[str, str] = {}
         runs = recomputed = 0
         for model in loaded.models:
+            differences += _missing_runs(model)
             for task in model.tasks.values():
                 for run in task.runs:
                     runs += 1
@@ -193,27 +215,50 @@ def _unpack(archive: zipfile.ZipFile, folder: Path, submission: Path) -> list[Di
         raise BadInput(submission, f"would unpack to more than {LARGEST:,} bytes")
     try:
         index = json.loads(archive.read(INDEX))
-        listed = dict(index["files"])
-    except (KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
+        listed = {str(name): str(digest) for name, digest in index["files"].items()}
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError, *UNREADABLE) as error:
         raise BadInput(submission, f"has no readable {INDEX}: {error}") from error
+    there = Counter(entry.filename for entry in archive.infolist() if not entry.is_dir())
     differences = []
-    for name in sorted({*listed, *archive.namelist()} - {INDEX}):
+    for name in sorted({*listed, *there, INDEX}):
+        if there[name] > 1:  # which of them is read depends on who reads
+            differences.append(Difference(name, "the file", "in the archive once", f"{there[name]} times"))
+        if name == INDEX:
+            continue
         if name not in listed:
             differences.append(Difference(name, "the file", "absent", "in the archive"))
             continue
         try:
             content = archive.read(name)
-        except (KeyError, zipfile.BadZipFile):
+        except (KeyError, *UNREADABLE):
             differences.append(Difference(name, "the file", "in the archive", "absent or damaged"))
             continue
         found = hashlib.sha256(content).hexdigest()
         if found != listed[name]:
             differences.append(Difference(name, "its digest", listed[name][:12], found[:12]))
-        path = (folder / name).resolve()
-        if not path.is_relative_to(folder.resolve()):
+        path = folder / name
+        if PurePosixPath(name).as_posix() != name or not path.resolve().is_relative_to(folder.resolve()):
             raise BadInput(submission, "holds a file that would lie outside its folder", value=name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        except (OSError, ValueError) as error:  # a name that no file may have, or that of a folder
+            raise BadInput(
+                submission, f"holds a file that cannot be unpacked: {error}", value=name
+            ) from error
+    return differences
+
+
+def _missing_runs(model: ModelResults) -> list[Difference]:
+    """Datasets that have fewer runs than count: a mean over chosen seeds is not the model's."""
+    found = {task.folder: {run.key for run in task.runs} for task in model.tasks.values()}
+    differences = []
+    for path in sorted(model.folder.glob(f"*/{SETTINGS}")):
+        keys = counted_keys(read_record(path), path)
+        there = len(keys & found.get(path.parent, set()))
+        if there < len(keys):
+            where = f"{model.model.name}/{path.parent.name}"
+            differences.append(Difference(where, "the number of its runs", len(keys), there))
     return differences
 
 
@@ -228,6 +273,8 @@ def _check_files(task: TaskResults, run: Run, where: str, model: ModelResults) -
             differences.append(Difference(where, f"the digest of its {name}", said[:12], found[:12]))
     if run.model_digest != model.model.digest:
         differences.append(Difference(where, "its model", run.model_digest[:12], model.model.digest[:12]))
+    if run.settings != task.chosen.get("settings"):
+        differences.append(Difference(where, "its settings", task.chosen.get("settings"), dict(run.settings)))
     differences += _differing(where, "value", run.scores.get("value"), run.value)
     try:
         claimed = load_units(task.folder / f"{run.stem}{UNITS}").score

@@ -65,8 +65,13 @@ def load_units(path: Path) -> Units:
         units = Units(plain["measure"], np.asarray(plain["rows"], dtype=np.float64))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(path, f"is not a file of scored units: {error}") from error
-    if units.measure not in MEASURES or units.rows.ndim != 2:
+    if not isinstance(units.measure, str) or units.measure not in MEASURES:
         raise BadInput(path, "is not a file of scored units", value=units.measure, valid=MEASURES)
+    rows, columns = units.rows, COLUMNS[units.measure]
+    if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
+        raise BadInput(path, "is not a file of scored units: its rows are no table of numbers")
+    if rows.shape[1] != columns and (units.measure != "macro_f1" or rows.shape[1] % columns):
+        raise BadInput(path, f"has {rows.shape[1]} columns, not the {columns} of {units.measure}")
     return units
 
 
@@ -105,6 +110,10 @@ MEASURES: dict[str, Callable[[Numbers], Numbers]] = {
 def _f1(found: Numbers, predicted: Numbers, gold: Numbers) -> Numbers:
     whole = predicted + gold
     return np.asarray(2 * found / np.where(whole > 0, whole, 1))
+
+
+# Columns of the rows of each; macro F1 has so many for each class.
+COLUMNS = {"micro_f1": 3, "macro_f1": 3, "mean": 2, "pearson": 6}
 
 
 def score_units(

@@ -197,7 +197,7 @@ class _Site:
             "mean": summary.mean,
             "sd": summary.sd,
             "ci95": summary.ci95,
-            "precise": "precision" in run.scores and "recall" in run.scores,
+            "precise": all({"precision", "recall"} <= run.scores.keys() for run in task.runs),
             "settings": settings,
             "fingerprint": run.protocol.get("fingerprint", ""),
             "source": f"Settings: {task.chosen.get('source', task.chosen.get('grid', ''))}.",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,18 +95,18 @@ def gathered(results: Sequence[Path]) -> Iterator[tuple[list[ModelResults], str]
             loaded = load_results(folder)
             suite = suite or loaded.suite
             for model in loaded.models:
-                taken = {m.model.name for m in models}
-                name = model.model.name
-                if name in taken:
-                    name = (
-                        f"{name} ({path.stem})"
-                        if f"{name} ({path.stem})" not in taken
-                        else f"{name} ({path})"
-                    )
+                name = _unused(model.model.name, path, {m.model.name for m in models})
                 models.append(replace(model, model=replace(model.model, name=name)))
         if not models:
             raise UsageError("no results were given")
         yield models, suite
+
+
+def _unused(name: str, path: Path, taken: Collection[str]) -> str:
+    """A name that no other model has."""
+    numbered = (f"{name} ({path}, {number})" for number in itertools.count(2))
+    names = itertools.chain((name, f"{name} ({path.stem})", f"{name} ({path})"), numbered)
+    return next(other for other in names if other not in taken)
 
 
 def make_boards(models: Sequence[ModelResults], first: str) -> list[Board]:

@@ -93,6 +93,7 @@ def make_detail(task: TaskResults, data: Path | None) -> Detail:
             return Detail(run, "the data at hand is not what it was scored on")
         gold = load_split(run.dataset, folder, split)
         predictions = [prediction for _, prediction in task.predictions(run)]
+        dataset.score(gold, predictions)  # raises where they are not of the right kind
         return _detail(run, dataset, gold, predictions, load_split(run.dataset, folder, "train"))
     except BiosmithError as error:
         return Detail(run, str(error))
