@@ -16,6 +16,7 @@ import pytest
 
 from biosmith.artefact import Manifest
 from biosmith.errors import UsageError
+from biosmith.rejects import Rejects
 from biosmith.text import files
 
 BRAT = {".ann": (".txt",)}
@@ -198,6 +199,23 @@ def test_lone_surrogates_in_json_are_replaced_wherever_the_stream_is_cut(size: i
         r"\u00e9\n": "é\n",
     }
     value = b"[" + b",".join(b'"%s"' % text.encode() for text in texts) + b"]"
-    stream = files.JsonStream(cast("IO[bytes]", Dribble(b"\xef\xbb\xbf" + value, size)))
+    rejects = Rejects()
+    stream = files.JsonStream(cast("IO[bytes]", Dribble(b"\xef\xbb\xbf" + value, size)), rejects, "x")
     read = b"".join(iter(lambda: stream.read(4096), b""))
     assert json.loads(read) == list(texts.values())
+    assert not rejects.count
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 64])
+def test_bytes_that_are_not_utf8_are_replaced_in_json_and_told_once(size: int) -> None:
+    # A character that is U+FFFD already is no such byte.
+    for text, told in (
+        (b'["a\xffb", "\xe9t\xe9"]', True),
+        (b'["\xc3\xa9", "\xef\xbf\xbd"]', False),
+        (b'["\xef\xbf\xbd", "\xe2\x80"]', True),
+    ):
+        rejects = Rejects()
+        stream = files.JsonStream(cast("IO[bytes]", Dribble(text, size)), rejects, "x")
+        read = b"".join(iter(lambda stream=stream: stream.read(4096), b""))
+        assert json.loads(read) == json.loads(text.decode("utf-8", "replace"))
+        assert rejects.count == told

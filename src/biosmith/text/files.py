@@ -5,6 +5,7 @@ Nothing here knows a format; the formats never open a file themselves.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gzip
 import io
@@ -22,7 +23,7 @@ from typing import IO, Any, cast
 
 from biosmith.artefact import MANIFEST, is_artefact, load_manifest, write_by_rename
 from biosmith.errors import UsageError
-from biosmith.rejects import REJECTS
+from biosmith.rejects import REJECTS, Rejects
 
 HEAD = 1 << 16  # bytes that formats get to look at
 COMPRESSED = (".gz", ".xz")
@@ -200,16 +201,20 @@ class JsonStream:
 
     Without its byte order mark, which is common in files made on Windows; and with U+FFFD for lone surrogates (half of
     an escaped pair), which are no text: the parser stops at some, and takes others for a character with their neighbour.
+    Bytes that are not UTF-8, at which the parser stops, become U+FFFD, too; that is told to `rejects`, once.
     """
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], rejects: Rejects, file: str) -> None:
         self._stream, self._begun = stream, False
+        self._rejects, self._file, self._told = rejects, file, False
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._last = b""
         self._left = b""  # the end of what was read, which may be the beginning of an escape
 
     def read(self, size: int = -1) -> bytes:
         while True:
             read = self._stream.read(size)
-            data = self._left + read
+            data = self._left + self._as_utf8(read)
             if not self._begun and data:
                 self._begun = True
                 data = data.removeprefix(b"\xef\xbb\xbf")
@@ -218,6 +223,15 @@ class JsonStream:
             data = data if cut is None else data[: cut.start()]
             if data or not read:
                 return _ESCAPE.sub(_without_surrogate, data) if _ESCAPED_SURROGATE.search(data) else data
+
+    def _as_utf8(self, data: bytes) -> bytes:
+        text = self._decoder.decode(data, final=not data)
+        seen = self._last + data
+        self._last = seen[-2:]  # U+FFFD itself is three bytes, and may be cut
+        if "\ufffd" in text and not self._told and text.count("\ufffd") > seen.count(b"\xef\xbf\xbd"):
+            self._told = True
+            self._rejects.add(self._file, "file", "bytes that are not UTF-8 are read as U+FFFD")
+        return text.encode()
 
 
 # An escape that is not whole yet, or the first half of a pair.

@@ -407,3 +407,25 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, suffix: str) -> None
 def test_broken_xml_is_raised_where_strict(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="broken XML"):
         read_xml(tmp_path, "<document><id>1</document>", Rejects(strict=True))
+
+
+def test_what_is_no_document_among_bioc_documents_costs_itself_only(tmp_path: Path) -> None:
+    # Services answer with an error in the place of a document that they do not have.
+    good = '{"id": "%d", "passages": [{"offset": 0, "text": "x\\u00e9", "annotations": []}]}'
+    parts = [good % 1, '{"error": "not found"}', "null", '"x"', '{"id": "5", "passages": "y"}', good % 6]
+    path = tmp_path / "x.bioc.json"
+    row = ", ".join(parts)
+    for text in ('{"documents": [' + row + "]}", f"[{row}]", "\n".join(parts)):
+        path.write_text(text, encoding="utf-8")
+        rejects = Rejects()
+        assert [d.id for d in read(path, format="bioc-json", rejects=rejects)] == ["1", "6"]
+        assert [item["record"] for item in rejects.items] == ["document 2", "document 3", "document 4", "5"]
+
+
+def test_a_byte_that_is_not_utf8_costs_no_document(tmp_path: Path) -> None:
+    path = tmp_path / "x.bioc.json"
+    one = b'{"id": "1", "passages": [{"offset": 0, "text": "a\xffb", "annotations": []}]}'
+    path.write_bytes(b'{"documents": [%s, %s]}' % (one, one.replace(b"1", b"2").replace(b"\xff", b"")))
+    rejects = Rejects()
+    assert [(d.id, d.text) for d in read(path, rejects=rejects)] == [("1", "a\ufffdb"), ("2", "ab")]
+    assert list(rejects.reasons) == ["bytes that are not UTF-8 are read as U+FFFD"]

@@ -56,17 +56,21 @@ def read(stream: IO[bytes], rejects: Rejects, file: str, *, offset_unit: Unit = 
         offset_unit: what offsets and lengths count; "auto" finds it for each document by its mentions.
     """
     decoder = Decoder(rejects, file, offset_unit)
-    events = ijson.basic_parse(files.JsonStream(stream), multiple_values=True, use_float=True)
+    events = ijson.basic_parse(files.JsonStream(stream, rejects, file), multiple_values=True, use_float=True)
     number = 0
     try:
         for collection, value in _documents(events):
             number += 1
-            try:
-                yield decoder.decode(value, collection)
-            except NotReadable as error:
-                rejects.add(file, value.get("id") or f"document {number}", error.reason, error.value)
-    except NotReadable as error:
-        rejects.add(file, f"after document {number}", error.reason, error.value)
+            record = (isinstance(value, dict) and value.get("id")) or f"document {number}"
+            if not isinstance(value, dict):
+                rejects.add(file, record, "holds something else than BioC documents", value)
+            elif "passages" not in value:
+                rejects.add(file, record, "an object without passages is no BioC document", value)
+            else:
+                try:
+                    yield decoder.decode(value, collection)
+                except NotReadable as error:
+                    rejects.add(file, record, error.reason, error.value)
     except (ijson.JSONError, RecursionError) as error:
         rejects.add(file, f"after document {number}", f"broken JSON: {_describe(error)}")
 
@@ -86,18 +90,19 @@ def write(documents: Iterable[Document], path: Path) -> WriteReport:
     return report
 
 
-def _documents(events: Iterator[Event]) -> Iterator[tuple[dict[str, str], Json]]:
-    """The documents of all JSON values in the stream, each with the infons of its collection."""
+def _documents(events: Iterator[Event]) -> Iterator[tuple[dict[str, str], Any]]:
+    """The documents of all JSON values in the stream, and what else stands in their places, each with the infons of its
+    collection."""
     for event, value in events:
         if event == "start_map":
             yield from _of_object(events)
         elif event == "start_array":
             yield from _of_array(events)
         else:
-            raise NotReadable("holds something else than BioC documents", value)
+            yield {}, value
 
 
-def _of_array(events: Iterator[Event]) -> Iterator[tuple[dict[str, str], Json]]:
+def _of_array(events: Iterator[Event]) -> Iterator[tuple[dict[str, str], Any]]:
     for event, value in events:
         if event == "end_array":
             return
@@ -106,10 +111,10 @@ def _of_array(events: Iterator[Event]) -> Iterator[tuple[dict[str, str], Json]]:
         elif event == "start_array":
             yield from _of_array(events)
         else:
-            raise NotReadable("holds something else than BioC documents", value)
+            yield {}, value
 
 
-def _of_object(events: Iterator[Event]) -> Iterator[tuple[dict[str, str], Json]]:
+def _of_object(events: Iterator[Event]) -> Iterator[tuple[dict[str, str], Any]]:
     """The documents in an object: those of a collection, a wrapped one, or the object itself."""
     own: Json = {}
     wraps = False
@@ -128,10 +133,8 @@ def _of_object(events: Iterator[Event]) -> Iterator[tuple[dict[str, str], Json]]
             yield from _of_object(events)
         else:
             own[key] = _value(event, value, events)
-    if "passages" in own:
+    if "passages" in own or not wraps:
         yield {}, own
-    elif not wraps:
-        raise NotReadable("an object without passages is no BioC document", own)
 
 
 def _value(event: str, value: Any, events: Iterator[Event]) -> Any:

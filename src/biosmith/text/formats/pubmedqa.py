@@ -40,7 +40,7 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     """Stream the entries; one without a question or contexts goes to `rejects`."""
     last = "start of file"
     try:
-        for id, entry in ijson.kvitems(files.JsonStream(stream), "", use_float=True):
+        for id, entry in ijson.kvitems(files.JsonStream(stream, rejects, file), "", use_float=True):
             last = f"after {id}"
             if not isinstance(entry, dict):
                 rejects.add(file, "file", "holds ids or answers but no text", shorten({id: entry}))

@@ -41,7 +41,7 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     number = 0
     try:
         for number, article in enumerate(
-            ijson.items(files.JsonStream(stream), "data.item", use_float=True), 1
+            ijson.items(files.JsonStream(stream, rejects, file), "data.item", use_float=True), 1
         ):
             title = str(article.get("title") or f"article-{number}")
             for index, paragraph in enumerate(article.get("paragraphs") or (), 1):
