@@ -47,9 +47,21 @@ def test_text_that_is_not_utf8_is_refused_and_utf16_with_a_mark_is_read(tmp_path
     (tmp_path / "a.txt").write_bytes("Müller".encode("latin-1"))
     rejects = Rejects()
     assert list(read(tmp_path / "a.txt", rejects=rejects)) == []
-    assert rejects.items[0]["reason"].startswith("undecodable text")
+    assert [(item["reason"], item["value"]) for item in rejects.items] == [("not UTF-8", "M\ufffdller")]
     (tmp_path / "b.txt").write_bytes("Müller α".encode("utf-16"))
     assert [d.text for d in read(tmp_path / "b.txt")] == ["Müller α"]
+
+
+@pytest.mark.parametrize(("by", "record"), [("line", "line 2"), ("paragraph", "paragraph 2")])
+def test_a_bad_byte_costs_its_line_or_paragraph_and_not_the_rest_of_the_file(
+    tmp_path: Path, by: str, record: str
+) -> None:
+    end = b"\n" if by == "line" else b"\n\n"
+    (tmp_path / "x.txt").write_bytes(end.join([b"one", b"t\xffo", "drei α".encode()]))
+    rejects = Rejects()
+    found = [d.text for d in read(tmp_path / "x.txt", format="plain", by=by, rejects=rejects)]
+    assert found == ["one", "drei α"]
+    assert [(item["record"], item["value"]) for item in rejects.items] == [(record, "t\ufffdo")]
 
 
 def test_written_documents_are_found_again_as_paragraphs(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from biosmith.text.formats.report import WriteReport
 NAME = "plain"
 SUFFIXES = (".txt", ".text")
 
+_NOT_UTF8 = re.compile("[\udc80-\udcff]+")  # as "surrogateescape" decodes such bytes
 LARGEST_FILE = 256 * 2**20  # characters of one document; a larger file has to be read by paragraph or line
 
 
@@ -36,25 +37,28 @@ def read(
 
     Args:
         stream: decompressed text.
-        rejects: nothing is set aside line by line.
+        rejects: receives lines and paragraphs that are not UTF-8, where these are the documents.
         file: name for messages, and of the documents.
         by: what a document is.
 
     Raises:
-        BadInput: binary data, or a single document that is too large.
+        BadInput: binary data, or a single document that is too large or not UTF-8.
     """
     text = _decode(stream, file)
     stem = files.strip_compression(PurePath(file).name).rpartition(".")[0] or PurePath(file).name
     if by == "line":
         for number, line in enumerate(text, 1):
-            if line.strip():
+            if line.strip() and _is_text(line, rejects, file, f"line {number}"):
                 yield Document.build(f"{stem}-{number}", [Passage("paragraph", line.strip())])
     elif by == "paragraph":
         for number, (_, paragraph) in enumerate(_paragraphs(text), 1):
-            yield Document.build(f"{stem}-{number}", [Passage("paragraph", paragraph)])
+            if _is_text(paragraph, rejects, file, f"paragraph {number}"):
+                yield Document.build(f"{stem}-{number}", [Passage("paragraph", paragraph)])
     else:
         passages, size = [], 0
         for offset, paragraph in _paragraphs(text):
+            if bad := _NOT_UTF8.search(paragraph):
+                raise BadInput(file, "not UTF-8", value=_shown(paragraph, bad))
             passages.append(Passage("paragraph", paragraph, offset))
             size += len(paragraph)
             if size > LARGEST_FILE:
@@ -83,13 +87,26 @@ def write(documents: Iterable[Document], path: Path) -> WriteReport:
     return report
 
 
+def _is_text(text: str, rejects: Rejects, file: str, record: str) -> bool:
+    bad = _NOT_UTF8.search(text)
+    if bad is not None:
+        rejects.add(file, record, "not UTF-8", _shown(text, bad))
+    return bad is None
+
+
+def _shown(text: str, bad: re.Match[str]) -> str:
+    """What stands around bytes that are not UTF-8."""
+    return _NOT_UTF8.sub("\ufffd", text[max(0, bad.start() - 40) : bad.end() + 40])
+
+
 def _decode(stream: IO[bytes], file: str) -> io.TextIOWrapper:
     start = stream.read(4096)
     wide = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     if b"\0" in start and not wide:
         raise BadInput(file, "binary data, not text")
     joined = io.BufferedReader(_Again(start, stream))
-    return io.TextIOWrapper(joined, encoding="utf-16" if wide else "utf-8-sig", newline="\n")
+    encoding, errors = ("utf-16", "strict") if wide else ("utf-8-sig", "surrogateescape")
+    return io.TextIOWrapper(joined, encoding=encoding, errors=errors, newline="\n")
 
 
 def _paragraphs(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
