@@ -96,7 +96,7 @@ def _is_text(text: str, rejects: Rejects, file: str, record: str) -> bool:
 
 def _shown(text: str, bad: re.Match[str]) -> str:
     """What stands around bytes that are not UTF-8."""
-    return _NOT_UTF8.sub("\ufffd", text[max(0, bad.start() - 40) : bad.end() + 40])
+    return _NOT_UTF8.sub("\ufffd", text[max(0, bad.start() - 40) : bad.end() + 40].strip())
 
 
 def _decode(stream: IO[bytes], file: str) -> io.TextIOWrapper:
