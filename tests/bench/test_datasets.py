@@ -212,6 +212,7 @@ def test_predictions_that_do_not_fit_are_named_by_line(
         ("NCBI-disease", "O", "line 1: a list of 2 tags is expected"),
         ("NCBI-disease", ["O", "Disease"], "line 1: not a tag"),
         ("BIOSSES", "4", "line 1: a number is expected"),
+        ("BIOSSES", 10**400, "line 1: a number is expected"),  # of more digits than a float has
         ("HoC", ["11"], "line 1: a list of labels is expected; valid: 0, 1"),
         ("HoC", "3", "line 1: a list of labels is expected"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -213,7 +213,8 @@ class Similarity(Table):
     def score(self, instances: Sequence[Instance], predictions: Sequence[Any]) -> dict[str, Any]:
         """See `Dataset`; a prediction is a number."""
         for i, value in enumerate(predictions):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not abs(value) <= sys.float_info.max:
                 raise Mistake(i, "a number is expected", value)
         gold = [float(i.label) for i in instances if not isinstance(i.label, tuple)]
         value = pearson(gold, [float(p) for p in predictions])
