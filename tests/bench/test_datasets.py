@@ -194,6 +194,12 @@ def test_lines_are_counted_as_in_the_file(tmp_path: Path) -> None:
             None,
             r"line 2: not a label; valid: false, CPR:3.*'CPR:7'",
         ),
+        # In another order, so that it is not the place that is wrong.
+        (
+            ["false"] * 5,
+            [f"test{i}.T1.T2" for i in (4, 3, 3, 1, 0)],
+            "line 3: this id stands on line 2 already",
+        ),
         (["false"] * 5, ["test0.T1.T2", *"abcd"], r"line 2: the instance in this place is 'test1.T1.T2'"),
     ],
 )

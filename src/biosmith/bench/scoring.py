@@ -101,6 +101,12 @@ def _align(lines: Sequence[Line], names: Sequence[str], path: Path) -> list[Line
     counted = any(ids == [str(i) for i in range(first, first + len(ids))] for first in (0, 1))
     if counted or ids == list(names) or not set(ids) & set(names):
         return list(lines)
+    if len(set(names)) == len(names):
+        first: dict[str | None, Line] = {}
+        for line in lines:
+            if first.setdefault(line.id, line) is not line:
+                reason = f"this id stands on line {first[line.id].number} already"
+                raise BadInput(path, reason, record=f"line {line.number}", value=line.id)
     line, name = next(pair for pair in zip(lines, names, strict=True) if pair[0].id != pair[1])
     reason = f"the instance in this place is {name!r}"
     raise BadInput(path, reason, record=f"line {line.number}", value=line.id)
