@@ -77,6 +77,13 @@ def test_a_number_that_means_nothing_is_refused_before_anything_is_counted(
         train_vocabulary(corpus, tmp_path / "out", settings)
 
 
+def test_a_size_for_which_no_memory_can_be_had_is_refused_and_does_not_end_the_process(
+    corpus: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=r"--size is 1,000,000,000; it must be 4,000,000 or less"):
+        train_vocabulary(corpus, tmp_path / "out", VocabularySettings(Scheme(), size=10**9))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cased", [True, False])
 def test_biomedical_characters_survive_without_being_in_the_corpus(

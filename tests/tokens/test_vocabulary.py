@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import sentencepiece
 from transformers import AutoTokenizer
 from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegacy
 
@@ -169,3 +170,27 @@ def test_what_is_no_vocabulary_is_refused_by_name(corpus: Path, tmp_path: Path) 
     (tmp_path / "tokenizer.json").write_text("{", encoding="utf-8")
     with pytest.raises(BadInput, match=r"tokenizer\.json: is not a tokenizer file"):
         load_vocabulary(tmp_path)
+
+
+def test_the_model_of_sentencepiece_in_alberts_folder_is_a_vocabulary(tmp_path: Path) -> None:
+    lines = [f"the {word} of {word}s and their {word}al forms" for word in ("cell", "gene", "bone", "renin")]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines * 50),
+        model_prefix=str(tmp_path / "spiece"),
+        vocab_size=50,
+        hard_vocab_limit=False,
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        minloglevel=2,
+    )
+    size = sentencepiece.SentencePieceProcessor(str(tmp_path / "spiece.model")).get_piece_size()
+    # The same file is T5's or XLNet's: what it is has to be said beside it.
+    with pytest.raises(UsageError, match=r"or the model's config\.json beside"):
+        load_vocabulary(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "albert"}', encoding="utf-8")
+    vocabulary = load_vocabulary(tmp_path)
+    assert vocabulary.mark.size == size
+    assert vocabulary.tokenizer.encode("the cell", add_special_tokens=False).tokens == ["▁the", "▁cell"]

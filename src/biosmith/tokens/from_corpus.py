@@ -15,6 +15,8 @@ from biosmith.tokens.store import VocabularyMark
 from biosmith.tokens.training import train_pieces
 from biosmith.tokens.vocabulary import save_vocabulary
 
+MOST_PIECES = 4_000_000  # the libraries end the process where memory for the pieces cannot be had
+
 
 @dataclass(frozen=True)
 class VocabularySettings:
@@ -65,6 +67,8 @@ def train_vocabulary(
     for name, least in (("size", 1), ("unused", 0), ("max_length", 1), ("most_words", 1)):
         if (value := getattr(settings, name)) < least:
             raise UsageError(f"--{name.replace('_', '-')} is {value}; it must be {least} or more")
+    if settings.size > MOST_PIECES:
+        raise UsageError(f"--size is {settings.size:,}; it must be {MOST_PIECES:,} or less")
     out.parent.mkdir(parents=True, exist_ok=True)
     counts = count_words(
         corpus, settings.scheme, workers=workers, most_words=settings.most_words, scratch=out.parent

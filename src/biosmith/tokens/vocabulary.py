@@ -204,8 +204,12 @@ def _from_transformers(folder: Path) -> Tokenizer:
         return Tokenizer.from_str(loaded.backend_tokenizer.to_str())
     except Exception as error:  # transformers raises whatever the folder made it stumble over
         first = str(error).split("\n", 1)[0]
+        # A SentencePiece file does not say of which kind of model it is; the model's own folder does.
+        beside = (
+            "" if (folder / "config.json").is_file() else ", or the model's config.json beside what is there"
+        )
         raise UsageError(
-            f"{folder} holds no tokenizer that can be used ({first}); expected {TOKENIZER} or {PIECES}"
+            f"{folder} holds no tokenizer that can be used ({first}); expected {TOKENIZER} or {PIECES}{beside}"
         ) from error
 
 
