@@ -184,6 +184,18 @@ def test_a_mention_that_is_not_in_its_text_is_not_converted(client: httpx.Client
     assert client.post("/v1/convert?format=pubtator", json={"documents": [document]}).status_code == 422
 
 
+@pytest.mark.parametrize("score", [float("nan"), float("inf")])
+@pytest.mark.parametrize("format", ["html", "bioc-json", "jsonl"])
+def test_scores_that_are_no_numbers_are_refused(client: httpx.Client, score: float, format: str) -> None:
+    mention = {"start": 0, "end": 4, "text": "Gout", "type": "Disease", "score": score}
+    content = json.dumps(
+        {"documents": [{"id": "1", "text": "Gout.", "mentions": [mention]}]}
+    )  # NaN, Infinity
+    headers = {"content-type": "application/json"}
+    answer = client.post(f"/v1/convert?format={format}", content=content, headers=headers)
+    assert answer.status_code == 422 and "finite" in answer.text
+
+
 def test_the_service_describes_itself(client: httpx.Client, tagger_folder: Path) -> None:
     (model,) = client.get("/v1/models").json()["models"]
     assert (model["name"], model["types"]) == ("diseases", ["Chemical", "Disease"])

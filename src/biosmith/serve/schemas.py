@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Text = Annotated[str, Field(max_length=20_000_000)]
 DocumentId = Annotated[str, Field(max_length=1000)]
 Infons = Annotated[dict[str, str], Field(description="whatever else the source says")]
+Score = Annotated[float, Field(allow_inf_nan=False)]  # Python's JSON takes NaN and Infinity, others do not
 Position = Annotated[int, Field(ge=0, le=2**31 - 1, description="in Unicode code points of the document")]
 
 # Those of biosmith whose documents are whole in one file of text.
@@ -83,7 +84,7 @@ class Mention(BaseModel):
     end: int
     text: str
     type: str
-    score: float | None
+    score: Score | None
     ids: list[str] = []
     fragments: list[list[int]] = []
     id: str = ""
@@ -102,7 +103,7 @@ class Relation(BaseModel):
 
     type: str
     arguments: list[Argument]
-    score: float | None = None
+    score: Score | None = None
     id: str = ""
     infons: Infons = {}
 
