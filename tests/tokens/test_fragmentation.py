@@ -156,3 +156,20 @@ def test_a_limit_of_no_documents_is_refused(tmp_path: Path, limit: int) -> None:
     (tmp_path / "x.txt").write_text("Some words.", encoding="utf-8")
     with pytest.raises(UsageError, match=r"--limit is .*1 or more"):
         read_samples([tmp_path / "x.txt"], limit=limit)
+
+
+def test_a_document_that_a_folder_holds_twice_counts_once_and_its_mentions_are_put_together(
+    tmp_path: Path,
+) -> None:
+    # BC5CDR comes as PubTator and BioC, and as two halves of the same sentences, with chemicals and with diseases.
+    text = "Lithium carbonate toxicity again"
+    for folder, mentions in (("chem", [(0, 17)]), ("disease", [(18, 26)]), ("both", [(0, 17), (18, 26)])):
+        (tmp_path / folder).mkdir()
+        made = [{"start": a, "end": b, "text": text[a:b], "type": "X"} for a, b in mentions]
+        rows = [{"id": "1", "text": text, "mentions": made}, {"id": folder, "text": "again"}]
+        (tmp_path / folder / "test.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (sample,) = read_samples([tmp_path], limit=100)
+    # "again" stands in the first document and in three others, which have their own ids.
+    assert sample.words == {"Lithium": 1, "carbonate": 1, "toxicity": 1, "again": 4}
+    assert sample.mentions == {"Lithium carbonate": 1, "toxicity": 1}
+    assert sample.documents == 4

@@ -114,7 +114,8 @@ def report(
         vocab: vocabulary folders, tokenizer or model folders of Hugging Face, tokenizer.json or vocab.txt files.
         terms: a file of terms, one a line, instead of the 17.
         data: files, folders or archives of any format that biosmith reads, or corpus folders; each is one dataset. Of a
-            benchmark's folder (NCBI-disease, BC2GM, ...) the files of its splits are read, and no copies beside them.
+            benchmark's folder (NCBI-disease, BC2GM, ...) the files of its splits are read, and no copies beside them;
+            a document that comes twice, with its id, counts once.
         out: a folder for report.json and report.png, and rejects.jsonl where something was set aside; without it the
             first of what was set aside are printed.
         limit: documents read of each path at most.
