@@ -147,3 +147,9 @@ def test_a_run_never_crosses_from_one_text_into_the_next() -> None:
     hashes, owners = run_hashes([" ".join(WORDS[:half]), " ".join(WORDS[half : half + RUN_WORDS])], RUN_WORDS)
     assert len(hashes) == 1 and owners.tolist() == [1]
     assert np.array_equal(run_hashes([" ".join(WORDS[half : half + RUN_WORDS])], RUN_WORDS)[0], hashes)
+
+
+def test_an_output_that_exists_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    with pytest.raises(UsageError, match="corpus exists already"):  # not that the benchmark is missing
+        build(tmp_path, [{"id": "a", "text": "a"}], tmp_path / "missing.jsonl")

@@ -82,6 +82,8 @@ def build_corpus(
     """
     out = Path(out)
     options = options or BuildOptions()
+    if not resume:
+        _require_free(out)  # before anything is read, which may take long
     exclusion = read_exclusion(options.exclude) if options.exclude else None
     plan = make_plan(sources, options, None if exclusion is None else exclusion.digest, out=out)
     with hold_output(out), Workers(workers) as processes:
@@ -221,11 +223,7 @@ def _prepare(out: Path, plan: Plan, resume: bool) -> Manifest | None:
     """Make the folder, or find out where a stopped build is; a finished one gives its manifest."""
     folder = out / BUILDING
     if not resume:
-        if folder.is_dir() and not (out / MANIFEST).is_file():
-            raise UsageError(
-                f"{out} holds an unfinished corpus; go on with --resume, or choose another --out"
-            )
-        require_new_folder(out)
+        _require_free(out)
     if (out / MANIFEST).is_file():
         manifest = load_manifest(out, "corpus")
         if manifest.config.get("plan") != plan.digest:
@@ -242,6 +240,12 @@ def _prepare(out: Path, plan: Plan, resume: bool) -> Manifest | None:
     folder.mkdir(parents=True, exist_ok=True)
     plan.save(folder / "plan.json")
     return None
+
+
+def _require_free(out: Path) -> None:
+    if (out / BUILDING).is_dir() and not (out / MANIFEST).is_file():
+        raise UsageError(f"{out} holds an unfinished corpus; go on with --resume, or choose another --out")
+    require_new_folder(out)
 
 
 def _sum_up(folder: Path, units: Sequence[Unit]) -> dict[str, Any]:
