@@ -150,6 +150,8 @@ def test_a_run_never_crosses_from_one_text_into_the_next() -> None:
 
 
 def test_an_output_that_exists_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    (tmp_path / "corpus").mkdir()
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match="corpus exists already"):  # not that the benchmark is missing
         build(tmp_path, [{"id": "a", "text": "a"}], tmp_path / "missing.jsonl")
