@@ -136,6 +136,18 @@ def test_resuming_what_is_finished_does_nothing_and_reports_it(
         annotate_files([source], [tagger_folder], out, Options(on_long="truncate"), resume=True)
 
 
+@pytest.mark.parametrize("manifest", ["", "{broken", "[]", "{}", '{"config": null}'])
+def test_an_output_with_a_damaged_manifest_is_not_taken_for_finished(
+    tagger_folder: Path, source: Path, tmp_path: Path, manifest: str
+) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_text("{}", encoding="utf-8")
+    out.with_name("out.jsonl.manifest.json").write_text(manifest, encoding="utf-8")
+    with pytest.raises(UsageError, match="exists already"):
+        annotate_files([source], [tagger_folder], out, resume=True)
+    assert out.read_text(encoding="utf-8") == "{}"
+
+
 def test_only_what_was_begun_alike_is_resumed(
     tagger_folder: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

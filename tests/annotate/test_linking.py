@@ -90,6 +90,8 @@ def test_mentions_are_linked_by_name_and_by_long_form_and_kept_where_they_have_i
 def test_bad_vocabularies_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         read_vocabulary(tmp_path / "absent.tsv")
+    with pytest.raises(UsageError, match="is a folder"):
+        read_vocabulary(tmp_path)
     bad = tmp_path / "bad.tsv"
     bad.write_text("D:1\tgout\nno tab here\n", encoding="utf-8")
     with pytest.raises(BadInput, match="line 2"):

@@ -186,8 +186,11 @@ def _finished(job: _Job, plan: str) -> AnnotateReport | None:
     file = job.out.with_name(job.manifest_name)
     if not (job.out.exists() and file.is_file()):
         return None
-    manifest = json.loads(file.read_text(encoding="utf-8"))
-    if manifest.get("config", {}).get("plan") != plan:
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+        if manifest["config"]["plan"] != plan:
+            return None
+    except (ValueError, KeyError, TypeError):  # damaged, or not the manifest of annotations
         return None
     say(f"{job.out} is finished already")
     shutil.rmtree(job.out.with_name(f".{job.out.name}.partial"), ignore_errors=True)

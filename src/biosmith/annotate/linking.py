@@ -82,7 +82,8 @@ def read_vocabulary(path: Path) -> Vocabulary:
         BadInput: a line has one column only, the file is damaged or holds no name.
     """
     if not path.is_file():
-        raise UsageError(f"{path} does not exist; a vocabulary is a TSV (identifier, name) or OBO file")
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise UsageError(f"{path} {what}; a vocabulary is a TSV (identifier, name) or OBO file")
     vocabulary = Vocabulary()
     is_obo = files.strip_compression(path.name).endswith(".obo")
     with files.open_decompressed(path) as stream:
