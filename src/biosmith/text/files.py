@@ -137,6 +137,24 @@ def create(path: Path) -> Iterator[IO[bytes]]:
             yield raw
 
 
+def text_lines(
+    stream: IO[bytes], rejects: Rejects, file: str, where: str = "line"
+) -> Iterator[tuple[int, str]]:
+    """The lines of a stream with their numbers, from 1, without line ends and byte order mark.
+
+    A line that is not UTF-8 goes to `rejects`, as the record "line N" (or `where` in place of "line").
+    """
+    for number, raw in enumerate(stream, 1):
+        raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+        try:
+            line = raw.rstrip(b"\r\n").decode("utf-8")
+        except UnicodeDecodeError as error:
+            shown = raw.decode("utf-8", "replace").strip()
+            rejects.add(file, f"{where} {number}", f"not UTF-8: {error.reason}", shown)
+        else:
+            yield number, line
+
+
 def strip_compression(name: str) -> str:
     """The lower-cased name without ".gz" or ".xz"."""
     lowered = name.lower()

@@ -275,3 +275,54 @@ def test_lists_of_ids_and_labels_are_refused_as_without_text(tmp_path: Path, nam
     rejects = Rejects()
     assert read_one(tmp_path, name, content, rejects) == []
     assert "no text" in rejects.items[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("text_file", "text", "mentions_file", "mentions", "found"),
+    [
+        (
+            "x.in",
+            ["BC2GM000000001 TNF up", "BC2GM000000002 TNF d\xff", "BC2GM000000003 IL6 up"],
+            "GENE.eval",
+            [
+                "BC2GM000000001|0 2|TNF",
+                "BC2GM000000002|0 2|TNF",
+                "BC2GM000000003|0 2|IL\xff",
+                "BC2GM000000003|0 2|IL6",
+            ],
+            {"BC2GM000000001": ["TNF"], "BC2GM000000003": ["IL6"]},
+        ),
+        (
+            "x.abstracts.txt",
+            ["1\tTNF\tIt rises here.", "2\tTNF\tIt \xff.", "3\tIL6\tIt rises here."],
+            "x.annotations.txt",
+            ["1\tT\t0\t3\tTNF\tG", "3\tT\t0\t3\tIL\xff\tG", "3\tT\t0\t3\tIL6\tG"],
+            {"1": ["TNF"], "3": ["IL6"]},
+        ),
+        (
+            "x_abstracts.tsv",
+            ["1\tTNF rises.\tIt rises here.", "2\tTNF rises.\tIt \xff.", "3\tIL6 rises.\tIt rises here."],
+            "x_entities.tsv",
+            ["1\tT1\tG\t0\t3\tTNF", "3\tT1\tG\t0\t3\tIL\xff", "3\tT2\tG\t0\t3\tIL6"],
+            {"1": ["TNF"], "3": ["IL6"]},
+        ),
+        ("x.txt", ["TNF up", "IL6 up"], "x.ann", ["T1\tG 0 3\tT\xffF", "T2\tG 7 10\tIL6"], {"x": ["IL6"]}),
+    ],
+)
+def test_a_bad_byte_costs_its_line_and_not_the_rest(
+    tmp_path: Path,
+    text_file: str,
+    text: list[str],
+    mentions_file: str,
+    mentions: list[str],
+    found: dict[str, list[str]],
+) -> None:
+    # "\xff" alone is no UTF-8.
+    for name, lines in ((text_file, text), (mentions_file, mentions)):
+        (tmp_path / name).write_bytes("".join(f"{line}\n" for line in lines).encode("latin-1"))
+    rejects = Rejects()
+    documents = list(read(tmp_path, rejects=rejects))
+    assert {d.id: [m.text for m in d.mentions] for d in documents} == found
+    damaged = [item for item in rejects.items if item["reason"].startswith("not UTF-8")]
+    assert len(damaged) == sum("\xff" in line for line in text + mentions)
+    assert all("line " in item["record"] and "\ufffd" in item["value"] for item in damaged)

@@ -46,8 +46,8 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
         return
     gold = _read_mentions(file, _GOLD, rejects)
     alternatives = _read_mentions(file, _ALTERNATIVES, rejects)
-    for number, raw in enumerate(stream, 1):
-        id, space, text = raw.rstrip(b"\r\n").decode("utf-8").partition(" ")
+    for number, line in files.text_lines(stream, rejects, file):
+        id, space, text = line.partition(" ")
         if not space:
             rejects.add(file, f"line {number}", "is not `ID text`", id)
             continue
@@ -73,8 +73,7 @@ def _read_mentions(file: str, name: str, rejects: Rejects) -> Spans:
         if not path.is_file():
             continue
         with files.open_decompressed(path) as stream:
-            for number, raw in enumerate(stream, 1):
-                line = raw.rstrip(b"\r\n").decode("utf-8")
+            for number, line in files.text_lines(stream, rejects, str(path)):
                 match = re.fullmatch(r"([^\s|]+)\|(\d+) (\d+)\|(.*)", line, re.ASCII)
                 if match is None:
                     rejects.add(path, f"line {number}", "is not `ID|first last|text`", line)

@@ -124,10 +124,7 @@ class _Annotations:
         self.about: list[tuple[int, str, list[str], str]] = []
 
     def read(self, stream: IO[bytes]) -> None:
-        for number, raw in enumerate(stream, 1):
-            line = raw.rstrip(b"\r\n").decode("utf-8")
-            if number == 1:
-                line = line.removeprefix(_BOM)
+        for number, line in files.text_lines(stream, self.rejects, self.file):
             if line.strip() and not self._take(number, line):
                 self.rejects.add(self.file, f"line {number}", "is not a line of brat standoff", line)
 

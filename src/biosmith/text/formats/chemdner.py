@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 from biosmith.rejects import Rejects
+from biosmith.text import files
 from biosmith.text.document import Document, Mention, Passage
 from biosmith.text.formats.mentions import place_mention
 
@@ -34,8 +35,8 @@ def read(
 ) -> Iterator[Document]:
     """Stream abstracts; the annotations are held in memory. Malformed rows go to `rejects`."""
     annotations = _annotations(companion(COMPANIONS[0]), rejects, file)
-    for number, raw in enumerate(stream, 1):
-        cells = _cells(raw, number)
+    for number, line in files.text_lines(stream, rejects, file):
+        cells = line.split("\t")
         if len(cells) != 3:
             reason = f"has {len(cells)} columns, not PMID, title and abstract"
             rejects.add(file, f"line {number}", reason, "\t".join(cells))
@@ -53,14 +54,12 @@ def read(
         rejects.add(file, rows[0][0], "is of an abstract that is not in the file", id)
 
 
-def _cells(raw: bytes, number: int) -> list[str]:
-    return raw.rstrip(b"\r\n").decode("utf-8").removeprefix("\ufeff" if number == 1 else "").split("\t")
-
-
 def _annotations(stream: IO[bytes] | None, rejects: Rejects, file: str) -> Rows:
     rows: Rows = defaultdict(list)
-    for number, raw in enumerate(stream or (), 1):
-        id, *cells = _cells(raw, number)
+    if stream is None:
+        return rows
+    for number, line in files.text_lines(stream, rejects, file, f"*{COMPANIONS[0]}, line"):
+        id, *cells = line.split("\t")
         where = f"*{COMPANIONS[0]}, line {number}"
         if len(cells) != 5 or cells[0] not in _PARTS or not (cells[1].isdecimal() and cells[2].isdecimal()):
             reason = "is not PMID, T or A, start, end, text and type"

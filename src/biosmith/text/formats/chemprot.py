@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 from biosmith.rejects import Rejects
+from biosmith.text import files
 from biosmith.text.document import Argument, Document, Mention, Passage, Relation
 from biosmith.text.formats.mentions import place_mention
 
@@ -42,8 +43,8 @@ def read(
     """Stream abstracts; the two other tables are held in memory. Malformed rows go to `rejects`."""
     entities = _table(companion, _ENTITIES, (5,), rejects, file)
     relations = _table(companion, _RELATIONS, (3, 5), rejects, file)
-    for number, raw in enumerate(stream, 1):
-        cells = raw.rstrip(b"\r\n").decode("utf-8").removeprefix("\ufeff" if number == 1 else "").split("\t")
+    for number, line in files.text_lines(stream, rejects, file):
+        cells = line.split("\t")
         if len(cells) != 3:
             reason = f"has {len(cells)} columns, not PMID, title and abstract"
             rejects.add(file, f"line {number}", reason, "\t".join(cells))
@@ -74,8 +75,8 @@ def _table(
         stream = companion(suffix)
         if stream is None:
             continue
-        for number, raw in enumerate(stream, 1):
-            id, *cells = raw.rstrip(b"\r\n").decode("utf-8").split("\t")
+        for number, line in files.text_lines(stream, rejects, file, f"*{suffix}, line"):
+            id, *cells = line.split("\t")
             where = f"*{suffix}, line {number}"
             if len(cells) in widths:
                 rows[id].append((where, cells))

@@ -41,7 +41,7 @@ def looks_like(head: bytes) -> bool:
 
 def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     """Stream the rows; one with another number of columns goes to `rejects` with its line number."""
-    numbered = _lines(stream, rejects, file)
+    numbered = files.text_lines(stream, rejects, file)
     first = list(itertools.islice(numbered, 200))
     columns = _columns([line for _, line in first if line.strip()])
     if columns is None:
@@ -115,17 +115,3 @@ def _whole_lines(head: bytes) -> list[str]:
     if len(head) >= files.HEAD and len(lines) > 1:
         lines.pop()  # cut
     return [line.rstrip("\r") for line in lines if line.strip()][:200]
-
-
-def _lines(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[tuple[int, str]]:
-    for number, raw in enumerate(stream, 1):
-        try:
-            yield number, _line(raw, number)
-        except UnicodeDecodeError as error:
-            shown = raw.decode("utf-8", "replace").strip()
-            rejects.add(file, f"line {number}", f"not UTF-8: {error.reason}", shown)
-
-
-def _line(raw: bytes, number: int) -> str:
-    line = raw.rstrip(b"\r\n").decode("utf-8")
-    return line.removeprefix("\ufeff") if number == 1 else line
