@@ -59,7 +59,7 @@ def test_activations_are_shared_but_for_what_is_gathered(recipe: Recipe) -> None
 def test_talk_is_counted_by_what_is_sent(recipe: Recipe) -> None:
     # Two gathers and two scatters a layer, in both passes, of 32,768 x 2,048 bfloat16 numbers, half of which a card has.
     waits, hidden = seconds_of_talk(recipe, 10**9, Layout(2, tensor_parallel=2), "h100")
-    assert waits == pytest.approx(8 * 24 * 32_768 * 2_048 * 2 / 2 / (450e9 * 0.75)) and hidden == 0
+    assert waits == pytest.approx(8 * 24 * 32_768 * 2_048 * 2 / 2 / (450e9 * 0.21)) and hidden == 0
     # Parameters gathered twice in two bytes, gradients scattered in four.
     waits, hidden = seconds_of_talk(recipe, 10**9, Layout(2, "fsdp"), "h100")
     assert waits == 0 and hidden == pytest.approx(1e9 * 8 / 2 / (450e9 * 0.75))

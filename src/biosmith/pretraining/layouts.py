@@ -20,6 +20,9 @@ GIB = 2**30
 LINKS = {"h200": 450.0, "h100": 450.0, "a100": 300.0}
 PCIE = 25.0
 LINK_SHARE = 0.75  # of it that collective operations of some megabytes reach
+# What is left of it for tensor parallelism, where narrower products and waiting are counted as talk, too: measured with
+# biomegatron-1.2b on two H200s (benchmarks/results/parallel_pretraining.json).
+TENSOR_LINK_SHARE = 0.21
 FSDP_SHARE = 0.93  # of linear speed: gathers take processors from the products beside them; an estimate
 CONTEXT_GIB = 1.0  # of the driver and the libraries
 FULL, LOW = 4, 2  # bytes of a number in float32 and in bfloat16
@@ -123,13 +126,13 @@ def seconds_of_talk(recipe: Recipe, parameters: int, layout: Layout, gpu: str) -
     Tensor parallelism gathers and scatters [T, D] twice a layer each, forward and backward, and nothing is computed
     meanwhile. FSDP gathers the parameters for both passes and scatters their gradients beside other layers' work.
     """
-    link = LINKS.get(gpu, PCIE) * 1e9 * LINK_SHARE
+    link = LINKS.get(gpu, PCIE) * 1e9
     ways, replicas, model = layout.tensor_parallel, layout.replicas, recipe.model
     moved = 8 * model.layers * micro_batch(recipe, layout) * model.width * LOW * (ways - 1) / ways
     hidden = 0.0
     if layout.shares_parameters:
         hidden = parameters / ways * (2 * LOW + FULL) * (replicas - 1) / replicas
-    return moved / link, hidden / link
+    return moved / (link * TENSOR_LINK_SHARE), hidden / (link * LINK_SHARE)
 
 
 def efficiency(

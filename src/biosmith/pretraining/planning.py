@@ -47,10 +47,10 @@ CARDS = {
     "rtx4090": Card(165, 24, 0.5),
 }
 # Share of the data sheet's matrix products that a step reaches. "fast" was measured: at 384, 512 and 768 on an H100
-# (benchmarks/results/pretraining_h100.json), at 1,024 with biomegatron-345m on an H200 (parallel_pretraining.json). All of
-# "faithful" (dropout, autocast) are estimates.
+# (benchmarks/results/pretraining_h100.json), at 1,024 with biomegatron-345m on an H200 and at 2,048 with biomegatron-1.2b on
+# two (parallel_pretraining.json). All of "faithful" (dropout, autocast) are estimates.
 UTILISATION = {
-    "fast": {384: 0.28, 512: 0.34, 768: 0.40, 1024: 0.41},
+    "fast": {384: 0.28, 512: 0.34, 768: 0.40, 1024: 0.41, 2048: 0.48},
     "faithful": {384: 0.12, 512: 0.15, 768: 0.20, 1024: 0.26},
 }
 # Share of linear with several cards: 0.83 to 0.86 measured on 2 and 4 H100s at 40,000 to 80,000 tokens a card and step
