@@ -275,6 +275,20 @@ def test_an_int8_folder_writes_its_predictions(
     assert main([*call, "--device", "cuda"]) == 2
 
 
+def test_an_int8_folder_that_is_scored_by_word_is_evaluated(
+    int8: dict[str, Path], tagger_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(int8["onnx"], tmp_path / "pico")
+    manifest = tmp_path / "pico" / "manifest.json"
+    plain = json.loads(manifest.read_text(encoding="utf-8"))
+    plain["config"] |= {"task": "pico", "kind": "words"}
+    manifest.write_text(json.dumps(plain), encoding="utf-8")
+    data = tagger_folder.parent / "data" / "train.tsv"
+    assert main(["evaluate", str(tmp_path / "pico"), "--data", str(data), "--split", "train", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert (values["task"], values["metric"]) == ("pico", "word_f1_macro") and values["value"] > 0.3
+
+
 def test_auto_says_why(tagger_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tuned = read_tuned(tagger_folder)
     monkeypatch.setattr(engines, "has_graphics_card", lambda: True)

@@ -146,21 +146,23 @@ def evaluate(
     task = next(name for name, kinds in TASKS.items() if kind in kinds)
     if task in ner.KINDS:
         folder, names = _tagging_folder(task, data, dataset), parse_names(rename)
-        options: Any = {"device": device, "max_length": max_length, "predictions": predictions}
-        if task == "pico":
-            values = ner.evaluate_words(tuned, folder, split, names=names, **options)
-            values = {"task": task, "split": split, **values}
-            return Report(values, _lines(values), set_aside=values["set_aside"])
+        options: Any = {"names": names, "predictions": predictions}
+        module: Any = ner
         if is_for_engine(tuned):
-            from biosmith.annotate.engines.evaluating import evaluate as evaluate_on_engine
+            from biosmith.annotate.engines import evaluating
 
             other = None if device in ("auto", "cpu") else device
             _refuse(
                 f"{tuned}, which was made for an engine of processors", device=other, max_length=max_length
             )
-            result = evaluate_on_engine(tuned, folder, split, names=names, predictions=predictions)
+            module = evaluating
         else:
-            result = ner.evaluate(tuned, folder, split, names=names, **options)
+            options |= {"device": device, "max_length": max_length}
+        if task == "pico":
+            values = module.evaluate_words(tuned, folder, split, **options)
+            values = {"task": task, "split": split, **values}
+            return Report(values, _lines(values), set_aside=values["set_aside"])
+        result = module.evaluate(tuned, folder, split, **options)
         values = {"task": task, "split": split, **result.as_dict()}
         return Report(values, _table(values), set_aside=result.set_aside)
     _refuse(task, rename=rename, max_length=max_length)

@@ -246,7 +246,14 @@ def evaluate_words(
         UsageError, BadInput: as `evaluate`.
     """
     tagger = load_tuned(tuned, device=device, max_length=max_length)
-    gold = rename_types(load_split(data, split), names or {})
+    return score_words_of_split(tagger, data, split, names or {}, predictions)
+
+
+def score_words_of_split(
+    tagger: Tagger, data: Path, split: str, names: Mapping[str, str], predictions: Path | None = None
+) -> dict[str, Any]:
+    """As `evaluate_words`, with a tagger on an engine of one's own."""
+    gold = rename_types(load_split(data, split), names)
     check_tags(gold.sentences, tagger.label_set)
     tagged = tagger.tag([s.words for s in gold.sentences], on_long="truncate")
     predicted = [tagger.tags(t) for t in tagged]

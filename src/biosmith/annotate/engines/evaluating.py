@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -54,9 +54,25 @@ def evaluate(
     Raises:
         UsageError, BadInput: as `tasks.ner.evaluate` and `open_readers`.
     """
+    return ner.score_split(_open(tuned, settings), tuned, data, split, names or {}, predictions)
+
+
+def evaluate_words(
+    tuned: Path,
+    data: Path,
+    split: str,
+    settings: Settings | None = None,
+    names: Mapping[str, str] | None = None,
+    predictions: Path | None = None,
+) -> dict[str, Any]:
+    """As `evaluate`, by word: see `tasks.ner.evaluate_words`."""
+    return ner.score_words_of_split(_open(tuned, settings), data, split, names or {}, predictions)
+
+
+def _open(tuned: Path, settings: Settings | None) -> Tagger:
     (reader,) = open_readers({tuned.name: tuned}, settings or Settings())
     (head,) = reader.heads
-    tagger = Tagger(
+    return Tagger(
         cast(InputTransform, CutterTransform(reader.cutter)),
         head.label_set,
         ExampleEngine(reader.engine),
@@ -64,4 +80,3 @@ def evaluate(
         reader.stride,
         head.chain,
     )
-    return ner.score_split(tagger, tuned, data, split, names or {}, predictions)
