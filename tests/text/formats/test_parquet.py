@@ -14,6 +14,7 @@ from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
 from biosmith.text.document import Document, Mention, Passage
 from biosmith.text.formats import parquet, read, write
+from biosmith.text.formats.mentions import DIFFERS, OUTSIDE
 
 
 def some(count: int) -> list[Document]:
@@ -84,3 +85,41 @@ def test_a_parquet_file_of_something_else_is_refused_with_the_columns(tmp_path: 
 def test_a_cut_parquet_file_is_refused() -> None:
     with pytest.raises(BadInput, match="is not a readable Parquet file"):
         list(parquet.read(io.BytesIO(b"PAR1 and then nothing"), Rejects(), "x.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("where", "change", "reason"),
+    [
+        ("passages", {"offset": -5}, "is no document"),
+        ("passages", {"offset": None}, "is no document"),
+        ("mentions", {"start": None, "fragments": None}, "is no document"),
+        ("mentions", {"start": 500, "end": 501, "fragments": None}, OUTSIDE),
+        ("mentions", {"text": "Ibuprofen"}, DIFFERS),
+        ("mentions", {"start": 3}, None),  # its fragments say otherwise, as does its text
+    ],
+)
+def test_a_row_that_another_program_damaged_costs_what_is_damaged_and_no_more(
+    tmp_path: Path, where: str, change: dict[str, object], reason: str | None
+) -> None:
+    path = tmp_path / "x.parquet"
+    write(some(3), path)
+    rows = pq.read_table(path).to_pylist()
+    rows[1][where][-1].update(change)
+    pq.write_table(pa.Table.from_pylist(rows, schema=parquet.SCHEMA), path)
+    rejects = Rejects()
+    found = list(read(path, rejects=rejects))
+    assert [d.id for d in found] == (["0", "2"] if reason == "is no document" else ["0", "1", "2"])
+    assert [(i["record"], i["reason"]) for i in rejects.items] == ([("row 2, 1", reason)] if reason else [])
+    for document in found:
+        assert all(m.text == document.text[m.start : m.end] == "Aspirin" for m in document.mentions)
+
+
+def test_a_passage_that_is_not_the_text_is_no_document(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    write(some(1), path)
+    rows = pq.read_table(path).to_pylist()
+    rows[0]["text"] = "Another text altogether."
+    pq.write_table(pa.Table.from_pylist(rows, schema=parquet.SCHEMA), path)
+    rejects = Rejects()
+    assert list(read(path, rejects=rejects)) == []
+    assert "a passage is not the document's text" in rejects.items[0]["value"]

@@ -21,6 +21,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +34,8 @@ import pyarrow.parquet as pq
 from biosmith.artefact import write_by_rename
 from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
-from biosmith.text.document import Argument, Document, Mention, Passage, Relation
+from biosmith.text.document import Argument, Document, Mention, Passage, Relation, fragment_text
+from biosmith.text.formats.mentions import place_mention
 from biosmith.text.formats.report import WriteReport
 
 NAME = "parquet"
@@ -154,14 +156,59 @@ def write(documents: Iterable[Document], path: Path) -> WriteReport:
 def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     """Stream documents, one row group in memory at a time.
 
+    Args:
+        stream: of the file; copied to disk where it cannot seek.
+        rejects: receives rows that are no documents, and mentions that are not where the row says.
+        file: name for messages.
+
     Raises:
         BadInput: not a Parquet file, or one without the columns of the schema.
     """
+    number = 0
     with _open(stream, file) as parquet:
         for batch in _batches(parquet, file, SCHEMA.names, DOCUMENTS_IN_A_GROUP // 4):
             columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
             for row in range(batch.num_rows):
-                yield _document({name: values[row] for name, values in columns.items()})
+                number += 1
+                record = f"row {number}, {columns['id'][row]}"
+                try:
+                    document = _document({name: values[row] for name, values in columns.items()})
+                    right = all(_is_placed(mention, document.text) for mention in document.mentions)
+                except (ValueError, TypeError, KeyError) as error:
+                    rejects.add(file, record, "is no document", f"{type(error).__name__}: {error}")
+                    continue
+                yield document if right else _with_placed(document, rejects, file, record)
+
+
+def _is_placed(mention: Mention, text: str) -> bool:
+    """Whether a mention is what the text says at its fragments."""
+    starts, ends = zip(*mention.fragments, strict=True)
+    return (
+        mention.text == fragment_text(text, mention.fragments)
+        and 0 <= mention.start == min(starts)
+        and mention.end == max(ends)
+    )
+
+
+def _with_placed(document: Document, rejects: Rejects, file: str, record: str) -> Document:
+    """The document with the mentions that lie in its text, each with the text that it covers."""
+    mentions = [
+        place_mention(
+            document.text,
+            m.fragments,
+            m.text,
+            rejects=rejects,
+            file=file,
+            record=record,
+            type=m.type,
+            score=m.score,
+            ids=m.ids,
+            id=m.id,
+            infons=m.infons,
+        )
+        for m in document.mentions
+    ]
+    return replace(document, mentions=tuple(m for m in mentions if m is not None))
 
 
 def iterate_texts(
@@ -372,6 +419,9 @@ def _document(row: Mapping[str, Any]) -> Document:
     infons = _infons(row.get("infons"))
     text = row.get("text")
     if text is not None:
+        for passage in passages:
+            if passage.offset < 0 or not text.startswith(passage.text, passage.offset):
+                raise ValueError(f"a passage is not the document's text at its offset ({passage.offset})")
         return Document(row["id"], text, passages, mentions, relations, infons)
     return Document.at_offsets(row["id"], passages, mentions, relations, infons)
 
