@@ -53,6 +53,31 @@ def read_json_lines(
             raise BadInput(path, f"is damaged: {error}", record=f"after line {number}") from error
 
 
+def read_text(path: Path) -> str:
+    """The content of a file, plain, .gz or .xz, without a byte order mark.
+
+    Raises:
+        BadInput: the file is damaged or not UTF-8.
+    """
+    with files.open_decompressed(path) as stream:
+        try:
+            return decode(stream.read(), path)
+        except files.BROKEN as error:
+            raise BadInput(path, f"is damaged: {error}") from error
+
+
+def decode(content: bytes, name: str | Path) -> str:
+    """The text of a file of that name, without a byte order mark.
+
+    Raises:
+        BadInput: it is not UTF-8.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(name, f"is not UTF-8: {error.reason}") from error
+
+
 def read_csv(
     path: Path, columns: Sequence[str], make: Callable[[dict[str, str]], Instance], rejects: Rejects
 ) -> Iterator[Instance]:
@@ -70,14 +95,7 @@ def read_csv(
     Raises:
         BadInput: a column is missing, the file is damaged or not UTF-8; a bad record where `rejects` is strict.
     """
-    with files.open_decompressed(path) as stream:
-        try:
-            text = stream.read().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise BadInput(path, f"is not UTF-8: {error.reason}") from error
-        except files.BROKEN as error:
-            raise BadInput(path, f"is damaged: {error}") from error
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     header = next(reader, [])
     missing = [name for name in columns if name not in header]
     if missing:

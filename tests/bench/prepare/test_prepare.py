@@ -306,3 +306,19 @@ def test_where_elements_of_ebm_pico_overlap_the_last_one_counts(tmp_path: Path) 
     assert made[2:] == ["Pain", "I-OUT", "in", "I-INT", "adults", "I-PAR", ".", "O", "Fell", "O"]
     # Of the four labels of the outcomes each is used, and that one is missing is said (for train and dev).
     assert [item["reason"] for item in faults.items] == ["labels 4 tokens, documents/1.tokens has 5"] * 2
+
+
+def test_what_is_not_utf8_is_named_and_a_byte_order_mark_is_no_part_of_an_id(tmp_path: Path) -> None:
+    for where in ("train", "test/gold"):
+        write_ebm_nlp(tmp_path, "1", where, ["Pain", "."], {"outcomes": [1, 0]})
+    lists = write_lists(tmp_path / "lists", train="1", dev="1", test="1")
+    (lists / "train_pmid.tsv").write_bytes(b"\xef\xbb\xbf1\r\n")  # as editors on Windows save it
+    assert prepare("ebm-pico", tmp_path, tmp_path / "out", lists) == {"train": 1, "dev": 1, "test": 1}
+    (lists / "dev_pmid.tsv").write_bytes(b"1\n\xff\n")
+    with pytest.raises(BadInput, match=r"dev_pmid\.tsv: is not UTF-8"):
+        prepare("ebm-pico", tmp_path, tmp_path / "again", lists)
+    (lists / "dev_pmid.tsv").write_bytes(b"1\n")
+    (tmp_path / "ebm_nlp_2_00" / "documents" / "1.tokens").write_bytes(b"P\xe1in\n.\n")
+    with pytest.raises(BadInput, match=r"1\.tokens: is not UTF-8"):
+        prepare("ebm-pico", tmp_path, tmp_path / "again", lists)
+    assert not (tmp_path / "again").exists()

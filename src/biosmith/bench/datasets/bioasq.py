@@ -11,6 +11,7 @@ from typing import Any
 from biosmith.bench.dataset import About, Paper, find_file, find_folder, missing_split, no_instances
 from biosmith.bench.kinds import Classes, one_of
 from biosmith.bench.questions import read_json
+from biosmith.bench.records import read_text
 from biosmith.errors import UsageError
 from biosmith.rejects import Rejects
 from biosmith.tasks.instances import BadRow, Instance
@@ -100,8 +101,7 @@ def _by_name(there: Sequence[Path]) -> dict[str, list[Path]]:
 
 
 def _ids(listing: Path) -> list[str]:
-    with files.open_decompressed(listing) as stream:
-        cells = stream.read().decode("utf-8").replace("\n", ",").split(",")
+    cells = read_text(listing).replace("\n", ",").split(",")
     return [cell.strip() for cell in cells if cell.strip()]
 
 

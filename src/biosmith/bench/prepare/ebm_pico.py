@@ -13,6 +13,7 @@ from pathlib import Path
 
 from biosmith.artefact import folder_by_rename
 from biosmith.bench.prepare.sources import find_lists, named_member, read_list, wanted_members
+from biosmith.bench.records import decode
 from biosmith.errors import BadInput, UsageError
 from biosmith.rejects import Rejects
 from biosmith.tasks.labels import OUTSIDE
@@ -71,13 +72,13 @@ def _sentences(
     corpus: dict[str, bytes], split: str, id: str, listed_in: Path, faults: Rejects
 ) -> Iterator[list[tuple[str, str]]]:
     file, *annotations = _names(split, id)
-    tokens = named_member(corpus, file, listed_in).decode("utf-8").split()
+    tokens = decode(named_member(corpus, file, listed_in), file).split()
     tags = [OUTSIDE] * len(tokens)
     found = [name for name in annotations if name in corpus]
     if not found:
         raise BadInput(listed_in, f"names an abstract without annotations in {FOLDERS[split]}", value=id)
     for name in found:
-        labels = corpus[name].decode("utf-8").split()
+        labels = decode(corpus[name], name).split()
         if len(labels) != len(tokens):
             faults.add(name, "file", f"labels {len(labels)} tokens, {file} has {len(tokens)}")
         for i, label in enumerate(labels[: len(tokens)]):

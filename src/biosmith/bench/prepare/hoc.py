@@ -11,6 +11,7 @@ from pathlib import Path
 
 from biosmith.artefact import folder_by_rename
 from biosmith.bench.prepare.sources import find_lists, named_member, read_list, wanted_members
+from biosmith.bench.records import decode
 from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
 
@@ -52,7 +53,7 @@ def prepare(
 
 def _sentences(corpus: dict[str, bytes], id: str, listed_in: Path) -> list[tuple[str, str, str]]:
     names = (f"text/{id}.txt", f"labels/{id}.txt")
-    text, labels = (named_member(corpus, name, listed_in).decode("utf-8") for name in names)
+    text, labels = (decode(named_member(corpus, name, listed_in), name) for name in names)
     sentences = [line.strip() for line in text.split("\n") if line.strip()]
     segments = labels.split("<")[1:]
     if len(sentences) != len(segments):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from biosmith.bench.dataset import find_file
+from biosmith.bench.records import read_text
 from biosmith.errors import BadInput, UsageError
 from biosmith.text import files
 
@@ -91,9 +92,8 @@ def find_lists(
 
 
 def read_list(path: Path) -> list[str]:
-    """The entries of a list, one a line, or separated by commas where there is only one line."""
-    with files.open_decompressed(path) as stream:
-        lines = stream.read().decode("utf-8").splitlines()
+    """The entries of a list, one a line, or separated by commas where there is only one line. Raises as `read_text`."""
+    lines = read_text(path).splitlines()
     entries = lines if len(lines) > 1 else [entry for line in lines for entry in line.split(",")]
     return [entry.strip() for entry in entries if entry.strip()]
 
