@@ -28,6 +28,7 @@ NAME = "bioc-json"
 SUFFIXES = (".bioc.json", ".bioc.jsonl", ".json")
 
 _DOCUMENTS = ("documents", "PubTator3")  # keys whose array holds documents
+_LISTS = ("passages", "sentences", "annotations", "relations", "locations", "nodes")
 _COLLECTION = re.compile(rb'"(?:documents|PubTator3)"\s*:\s*\[')
 _PASSAGES = re.compile(rb'"passages"\s*:\s*\[')
 _OF_A_PASSAGE = re.compile(rb'"(?:infons|annotations|sentences)"\s*:')
@@ -68,6 +69,7 @@ def read(stream: IO[bytes], rejects: Rejects, file: str, *, offset_unit: Unit = 
                 rejects.add(file, record, "an object without passages is no BioC document", value)
             else:
                 try:
+                    _require_shape(value)
                     yield decoder.decode(value, collection)
                 except NotReadable as error:
                     rejects.add(file, record, error.reason, error.value)
@@ -135,6 +137,25 @@ def _of_object(events: Iterator[Event]) -> Iterator[tuple[dict[str, str], Any]]:
             own[key] = _value(event, value, events)
     if "passages" in own or not wraps:
         yield {}, own
+
+
+def _require_shape(value: Json) -> None:
+    """Check that lists, objects and texts are such, in a document and in all that it holds.
+
+    Raises:
+        NotReadable: one is not.
+    """
+    for key in _LISTS:
+        items = value.get(key)
+        if items is None:
+            continue
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise NotReadable(f"{key} are not a list of objects", items)
+        for item in items:
+            _require_shape(item)
+    for key, kind, name in (("infons", dict, "an object"), ("text", str, "a string")):
+        if not isinstance(value.get(key), kind | None):
+            raise NotReadable(f"{key} is not {name}", value[key])
 
 
 def _value(event: str, value: Any, events: Iterator[Event]) -> Any:

@@ -85,7 +85,7 @@ def _read_article(article: Any, number: int, rejects: Rejects, file: str) -> Doc
         rejects.add(file, identifier, "article without title, abstract or body")
         return None
     infons = {"pmcid": identifier} if identifier.startswith("PMC") else {}
-    return Document.build(identifier, passages, infons=infons)
+    return Document.build(replace_surrogates(identifier), passages, infons=infons)
 
 
 def _label(paragraph: Mapping[str, Any], kind: str) -> str:

@@ -56,7 +56,8 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
 
 def _entry(id: str, entry: dict[str, Any]) -> Document:
     contexts = [str(context) for context in entry["CONTEXTS"]]
-    labels = [str(label) for label in entry.get("LABELS") or ()]
+    given = entry.get("LABELS")
+    labels = [str(label) for label in given] if isinstance(given, list) else []
     labels += [""] * (len(contexts) - len(labels))
     passages = [Passage("question", entry["QUESTION"])]
     passages += [Passage("abstract", c, label=label) for c, label in zip(contexts, labels, strict=False)]

@@ -43,14 +43,18 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
         for number, article in enumerate(
             ijson.items(files.JsonStream(stream, rejects, file), "data.item", use_float=True), 1
         ):
+            paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
+            if not isinstance(paragraphs, list):
+                rejects.add(file, f"article {number}", "is no article of SQuAD", shorten(article))
+                continue
             title = str(article.get("title") or f"article-{number}")
-            for index, paragraph in enumerate(article.get("paragraphs") or (), 1):
+            for index, paragraph in enumerate(paragraphs, 1):
                 id = f"{title}-{index}"
                 try:
                     yield _paragraph(id, paragraph, rejects, file)
-                except (KeyError, TypeError, AttributeError) as error:
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
                     rejects.add(file, id, "is no paragraph of SQuAD", f"{error!r} in {shorten(paragraph)}")
-    except (ijson.JSONError, AttributeError) as error:
+    except ijson.JSONError as error:
         reason = str(error).split("\n", 1)[0].strip()
         rejects.add(file, f"after article {number}", f"broken JSON: {reason}")
 
