@@ -100,3 +100,35 @@ def test_a_port_in_use_is_an_error_that_says_so(tagger_folder: Path) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(BiosmithError, match=f"cannot listen on 127.0.0.1:{port}"):
             open_service([tagger_folder], port=port)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--port", "99999"], "port 99999 is none"),  # the system would listen on 34463
+        (["--port", "-1"], "port -1 is none"),
+        (["--documents", "0"], "the limit documents is 0"),
+        (["--seconds", "nan"], "the limit request_seconds is nan"),
+        (["--requests", "-5"], "the limit requests is -5"),
+        (["--body-mb", "nan"], "--body-mb is nan"),
+        (["--body-mb", "0"], "--body-mb is 0"),
+        (["--token-file", "TOKEN"], "printable ASCII"),
+    ],
+)
+def test_settings_that_make_no_service_are_refused(
+    tagger_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    (tmp_path / "token").write_bytes(b"\xff\xfe")
+    given = [a if a != "TOKEN" else str(tmp_path / "token") for a in arguments]
+    assert main(["serve", "--model", str(tagger_folder), *given]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_file_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "model.zip").write_bytes(b"")
+    with pytest.raises(UsageError, match="is no folder"):
+        require_safe(tmp_path / "model.zip")

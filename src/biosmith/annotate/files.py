@@ -156,7 +156,13 @@ def annotate_files(
         raise UsageError("no model was given")
     for model in job.models:
         if not (model / "config.json").is_file():
-            what = "has no config.json" if model.is_dir() else "does not exist"
+            what = (
+                "has no config.json"
+                if model.is_dir()
+                else "is no folder"
+                if model.exists()
+                else "does not exist"
+            )
             raise UsageError(f"{model} {what}; expected a tuned model's folder")
     plan = job.plan()
     if resume and (finished := _finished(job, plan)) is not None:

@@ -116,7 +116,13 @@ def read_labels(folder: Path) -> list[str]:
     """The labels of a tuned folder, in the order of its outputs. Raises as `read_tuned`."""
     file = folder / "config.json"
     if not file.is_file():
-        what = "has no config.json" if folder.is_dir() else "does not exist"
+        what = (
+            "has no config.json"
+            if folder.is_dir()
+            else "is no folder"
+            if folder.exists()
+            else "does not exist"
+        )
         raise UsageError(f"{folder} {what}; expected a Hugging Face model folder")
     try:
         labels = json.loads(file.read_text(encoding="utf-8"))["id2label"]

@@ -64,7 +64,9 @@ def serve(
     if token_file is not None:
         if not token_file.is_file():
             raise UsageError(f"{token_file} does not exist")
-        token = token_file.read_text(encoding="utf-8").strip()
+        token = token_file.read_text(encoding="utf-8", errors="replace").strip()
+    if not 0 < body_mb < 2**20:
+        raise UsageError(f"--body-mb is {body_mb}; it must be a number above 0")
     limits = Limits(
         body_bytes=round(body_mb * 2**20), documents=documents, request_seconds=seconds, requests=requests
     )

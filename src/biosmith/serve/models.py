@@ -24,7 +24,13 @@ def require_safe(folder: Path) -> None:
         BadInput: its config or manifest is not JSON.
     """
     if not (folder / "config.json").is_file():
-        what = "has no config.json" if folder.is_dir() else "does not exist"
+        what = (
+            "has no config.json"
+            if folder.is_dir()
+            else "is no folder"
+            if folder.exists()
+            else "does not exist"
+        )
         raise UsageError(f"{folder} {what}; expected a tuned model's folder")
     files = [path for path in folder.rglob("*") if path.is_file()]
     # OpenVINO keeps plain numbers in a .bin file, beside the .xml that `quantize` writes into the manifest.

@@ -100,12 +100,14 @@ def open_service(
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port < 2**16:  # the system would take the rest of the division
+        raise UsageError(f"port {port} is none; valid: 1 to 65535, 0 for a free one")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listening = socket.socket(family, kind, protocol)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise UsageError(f"cannot listen on {host}:{port}: {error}") from error
     try:
         if os.name != "nt":  # there it would let two services share a port

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from biosmith.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,9 @@ class Limits:
         requests: taken in at the same time, waiting ones included.
         waiting_bytes: bodies of requests that are being worked on, together.
         waiting_characters: documents that wait for the engine, together.
+
+    Raises:
+        UsageError: one of them is not above nought, or no finite number: nothing would be let in, or everything.
     """
 
     body_bytes: int = 8 * 2**20
@@ -32,3 +38,8 @@ class Limits:
     requests: int = 500
     waiting_bytes: int = 64 * 2**20
     waiting_characters: int = 20_000_000
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not 0 < value < math.inf:
+                raise UsageError(f"the limit {name} is {value}; it must be a number above 0")
