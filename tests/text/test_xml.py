@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+import tracemalloc
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import biosmith
 from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
+from biosmith.text import xml
 from biosmith.text.xml import XmlSource, children, elements, records, root_name
 
 MEDLINE = "<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>1</PMID><Article><ArticleTitle>{}</ArticleTitle></Article></MedlineCitation></PubmedArticle></PubmedArticleSet>"
@@ -167,6 +169,19 @@ def test_a_bare_ampersand_is_found_where_it_stands_and_not_at_the_end_of_the_fil
     found = records(XmlSource(source), ("rec",), "x", lambda error: None, flat=True)
     assert next(found).text == "0"
     assert len(source.rest) > whole - (1 << 16)
+
+
+def test_a_broken_record_without_an_end_is_not_held_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xml, "LONGEST_RECORD", 1 << 20)
+    text = b"<r><rec>&" + b"x y z " * (8 << 20) + b"</rec><rec>2</rec></r>"
+    told: list[BadInput] = []
+    tracemalloc.start()
+    found = [e.text for e in records(XmlSource(io.BytesIO(text)), ("rec",), "x", told.append, flat=True)]
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == ["2"]
+    assert len(told) == 1
+    assert most < 8 << 20  # of 48 MB
 
 
 @BODIES

@@ -1,7 +1,8 @@
 """XML read one element at a time, in constant memory and without trusting the file.
 
 No DTD is loaded, no entity is expanded (neither external nor from an internal subset), nothing is fetched, and the
-limits of libxml2 on depth and on the size of one text (10 MB) stay on.
+limits of libxml2 on depth and on the size of one text (10 MB) stay on. In a file of records (`records`), one that is
+broken costs itself alone; one of more than 128 MB counts as broken.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from biosmith.text.files import BROKEN
 CHUNK = 1 << 16
 STALLED = 3  # records begun and none finished; a healthy file has one, and for a moment two
 LONGEST_PROLOG = 1 << 20  # bytes before the first record; a file with more is not gone on with after an error
+LONGEST_RECORD = 1 << 27  # bytes of one record at most; what is longer has lost its end, and is broken
 _SAFE: dict[str, Any] = {"load_dtd": False, "no_network": True, "resolve_entities": False, "huge_tree": False}
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _PROLOG = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^<>\[]*(?:\[.*?\]\s*)?>)", re.DOTALL)
@@ -102,7 +104,7 @@ class _Records:
             data, self._once_more = self._once_more[:size], self._once_more[size:]
             return data
         # After some errors lxml takes in all the rest of a file, and gives nothing, until it is told of the end.
-        return b"" if self._begun > STALLED else self._read_on(size)
+        return b"" if self._begun > STALLED or self._is_too_long() else self._read_on(size)
 
     def take(self) -> None:
         """A record was handed on."""
@@ -116,7 +118,7 @@ class _Records:
         An error may stand between two records, or in the first one, which is then taken for a part of what opens the
         file: hence two ways to open it.
         """
-        if not self._starts:
+        if not self._starts or self._is_too_long():
             return None
         bounds = [*itertools.islice(self._starts, 2), self._size]
         record = b"".join(self._pieces)[bounds[0] - self._held_from : bounds[1] - self._held_from]
@@ -145,9 +147,14 @@ class _Records:
         return True
 
     def read_to_next(self) -> None:
-        """Read on until the end of the first record that was not handed on is known."""
-        while len(self._starts) < 2 and self._read_on(CHUNK):
-            pass
+        """Read on until the end of the first record that was not handed on is known, or it is too long."""
+        while len(self._starts) == 1 and not self._is_too_long():
+            if not self._read_on(CHUNK):
+                break
+
+    def _is_too_long(self) -> bool:
+        """Whether the first record that was not handed on is longer than is held."""
+        return len(self._starts) == 1 and self._size - self._starts[0] > LONGEST_RECORD
 
     def _open_with(self, prolog: bytes) -> None:
         held = b"".join(self._pieces)[self._starts[0] - self._held_from :]
