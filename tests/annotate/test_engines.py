@@ -26,7 +26,7 @@ from biosmith.annotate.sequences import Sequences
 from biosmith.annotate.tuned import read_tuned
 from biosmith.artefact import load_manifest
 from biosmith.cli import main
-from biosmith.errors import BiosmithError, UsageError
+from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.tasks.labels import read_spans
 from biosmith.tasks.metrics.entities import score_spans
 from biosmith.tasks.tagged import read_conll
@@ -287,6 +287,27 @@ def test_an_int8_folder_that_is_scored_by_word_is_evaluated(
     assert main(["evaluate", str(tmp_path / "pico"), "--data", str(data), "--split", "train", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert (values["task"], values["metric"]) == ("pico", "word_f1_macro") and values["value"] > 0.3
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"config": "ner"},
+        {"config": {"task": "ner", "chain": {"0": 5}}},
+        {"config": {"task": "ner", "engine": {"engine": "onnx"}}},
+        {"counts": {"longest_mention": "long"}},
+    ],
+)
+def test_a_damaged_manifest_of_a_tagger_is_named(
+    tagger_folder: Path, tmp_path: Path, changed: object
+) -> None:
+    shutil.copytree(tagger_folder, tmp_path / "tagger")
+    file = tmp_path / "tagger" / "manifest.json"
+    plain = json.loads(file.read_text(encoding="utf-8"))
+    assert isinstance(changed, dict)
+    file.write_text(json.dumps({**plain, **changed}), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"manifest\.json: is not the manifest of a (tuned model|tagger)"):
+        read_tuned(tmp_path / "tagger")
 
 
 def test_auto_says_why(tagger_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

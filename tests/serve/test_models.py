@@ -132,3 +132,13 @@ def test_a_file_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "model.zip").write_bytes(b"")
     with pytest.raises(UsageError, match="is no folder"):
         require_safe(tmp_path / "model.zip")
+
+
+@pytest.mark.parametrize(
+    "file", ["/etc/passwd.xml", "../openvino.xml", "sub/openvino.xml", 7, ["openvino.xml"]]
+)
+def test_a_network_outside_its_folder_is_refused(copy: Path, file: object) -> None:
+    manifest = {"config": {"engine": {"engine": "openvino", "file": file}}}
+    (copy / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(UsageError, match="names no file of its folder"):
+        require_safe(copy)

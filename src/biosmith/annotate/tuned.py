@@ -73,32 +73,43 @@ def read_tuned(folder: Path) -> TunedTagger:
         BadInput: config.json is damaged, or its labels are no tags.
     """
     labels = read_labels(folder)
-    manifest = load_manifest(folder) if (folder / MANIFEST).is_file() else None
-    config: Mapping[str, Any] = {} if manifest is None else manifest.config
+    manifest, config = _manifest(folder)
     kind = kind_of(folder)
     if kind not in TAGGERS:
         raise UsageError(f"{folder} was tuned for {kind}; a tagger is needed ({', '.join(TAGGERS)})")
     label_set = LabelSet.of_folder(folder, labels)
     counts = {} if manifest is None else manifest.counts
     engine, chain = config.get("engine"), config.get("chain")
-    return TunedTagger(
-        folder,
-        label_set,
-        config.get("max_length"),
-        int(counts.get("longest_mention", DEFAULT_STRIDE)),
-        None if chain is None else Chain(*(np.array(part, np.float32) for part in chain)),
-        None if engine is None else EngineFile(**engine),
-        manifest,
-    )
+    try:
+        return TunedTagger(
+            folder,
+            label_set,
+            config.get("max_length"),
+            int(counts.get("longest_mention", DEFAULT_STRIDE)),
+            None if chain is None else Chain(*(np.array(part, np.float32) for part in chain)),
+            None if engine is None else EngineFile(**engine),
+            manifest,
+        )
+    except (TypeError, ValueError, AttributeError) as error:
+        raise BadInput(folder / MANIFEST, f"is not the manifest of a tagger: {error}") from error
+
+
+def _manifest(folder: Path) -> tuple[Manifest | None, Mapping[str, Any]]:
+    """The manifest of a folder and its config; None and nothing where there is none."""
+    if not (folder / MANIFEST).is_file():
+        return None, {}
+    manifest = load_manifest(folder)
+    if not isinstance(manifest.config, Mapping):
+        reason = "is not the manifest of a tuned model: its config is no object"
+        raise BadInput(folder / MANIFEST, reason, value=manifest.config)
+    return manifest, manifest.config
 
 
 def kind_of(folder: Path) -> str:
     """What a folder was tuned for, a kind of `tasks.fitting`; "tagging" where it does not say."""
-    config: Mapping[str, Any] = {}
-    if (folder / MANIFEST).is_file():
-        config = load_manifest(folder).config
-        if "kind" in config:
-            return str(config["kind"])
+    _, config = _manifest(folder)
+    if "kind" in config:
+        return str(config["kind"])
     if "task" not in config and (folder / "config.json").is_file():
         named = (folder / "config.json").read_text(encoding="utf-8", errors="replace")
         if "ForSequenceClassification" in named:
@@ -109,7 +120,7 @@ def kind_of(folder: Path) -> str:
 
 def is_for_engine(folder: Path) -> bool:
     """Whether a folder was made for one CPU engine."""
-    return (folder / MANIFEST).is_file() and load_manifest(folder).config.get("engine") is not None
+    return _manifest(folder)[1].get("engine") is not None
 
 
 def read_labels(folder: Path) -> list[str]:

@@ -34,8 +34,11 @@ def require_safe(folder: Path) -> None:
         raise UsageError(f"{folder} {what}; expected a tuned model's folder")
     files = [path for path in folder.rglob("*") if path.is_file()]
     # OpenVINO keeps plain numbers in a .bin file, beside the .xml that `quantize` writes into the manifest.
-    named = (_settings(folder).get("engine") or {}).get("file")
-    network = [] if named is None else [folder / named, (folder / named).with_suffix(".bin")]
+    engine = _settings(folder).get("engine")
+    named = engine.get("file") if isinstance(engine, dict) else None
+    if named is not None and (not isinstance(named, str) or named != Path(named).name):
+        raise UsageError(f"{folder / MANIFEST} names no file of its folder as the network: {named!r}")
+    network = [folder / named, (folder / named).with_suffix(".bin")] if named else []
     if not any(path.suffix in SAFE or path in network for path in files):
         raise UsageError(f"{folder} has no weights in safetensors; the service loads no other")
     for path in files:
@@ -54,7 +57,8 @@ def describe(folders: Sequence[Path]) -> list[Model]:
     described = []
     for folder in folders:
         config = _read(folder / "config.json")
-        labels = [str(label) for label in (config.get("id2label") or {}).values()]
+        names = config.get("id2label")
+        labels = [str(label) for label in names.values()] if isinstance(names, dict) else []
         types = {label.partition("-")[2] if label[1:2] == "-" else label for label in labels if label != "O"}
         manifest, settings = _read(folder / MANIFEST), _settings(folder)
         described.append(
@@ -70,7 +74,8 @@ def describe(folders: Sequence[Path]) -> list[Model]:
 
 def _settings(folder: Path) -> dict[str, Any]:
     """The config of a folder's manifest."""
-    return _read(folder / MANIFEST).get("config") or {}
+    config = _read(folder / MANIFEST).get("config")
+    return config if isinstance(config, dict) else {}
 
 
 def _read(path: Path) -> dict[str, Any]:
