@@ -151,6 +151,38 @@ def test_an_unfinished_store_of_other_inputs_is_not_mixed_up(
         tokenize_corpus(corpus, vocabularies["uncased"], tmp_path / "out")
 
 
+def test_a_run_stopped_after_its_manifest_was_written_is_finished_by_the_same_call(
+    corpus: Path, vocabularies: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, unlink = tmp_path / "out", Path.unlink
+
+    def stop(path: Path, missing_ok: bool = False) -> None:
+        if path.name == JOURNAL:
+            raise KeyboardInterrupt
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", stop)
+    with pytest.raises(KeyboardInterrupt):
+        tokenize_corpus(corpus, vocabularies["wordpiece"], out)
+    monkeypatch.undo()
+    assert (out / "manifest.json").is_file()
+    with pytest.raises(UsageError, match="exists already"):  # other inputs
+        tokenize_corpus(corpus, vocabularies["uncased"], out)
+    assert tokenize_corpus(corpus, vocabularies["wordpiece"], out).documents
+    assert not (out / JOURNAL).exists()
+
+
+def test_a_journal_that_is_damaged_does_not_keep_a_run_from_starting_again(
+    corpus: Path, vocabularies: dict[str, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / JOURNAL).write_text("", encoding="utf-8")
+    with pytest.raises(BadInput, match="use --no-resume to start again"):
+        tokenize_corpus(corpus, vocabularies["wordpiece"], out)
+    assert tokenize_corpus(corpus, vocabularies["wordpiece"], out, resume=False).documents
+
+
 def test_documents_without_text_are_counted_and_left_out(
     make_corpus: MakeCorpus, vocabularies: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -80,6 +80,9 @@ def _tokenize(
     resume: bool,
 ) -> TokenStore:
     mark, shard_tokens = load_vocabulary(vocabulary).mark, int(inputs["shard_tokens"])
+    if resume and _is_finished(out, digest_value(inputs)):
+        (out / JOURNAL).unlink()
+        return TokenStore.open(out)
     journal = _open_journal(out, digest_value(inputs), resume)
     done, shards = int(journal["parts"]), journal["shards"]
     if done:
@@ -117,6 +120,16 @@ def _tokenize(
     return TokenStore.open(out)
 
 
+def _is_finished(out: Path, inputs: str) -> bool:
+    """Whether an earlier run of these inputs was stopped when all but its journal was done."""
+    if not (out / MANIFEST).is_file() or not (out / JOURNAL).is_file():
+        return False
+    try:
+        return bool(json.loads((out / JOURNAL).read_text(encoding="utf-8"))["inputs"] == inputs)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
 def _open_journal(out: Path, inputs: str, resume: bool) -> dict[str, Any]:
     """What an earlier run noted down, or a new journal."""
     fresh = {"inputs": inputs, "parts": 0, "shards": []}
@@ -124,14 +137,14 @@ def _open_journal(out: Path, inputs: str, resume: bool) -> dict[str, Any]:
     if (out / MANIFEST).exists() or not path.is_file():
         require_new_folder(out)
         return fresh
+    if not resume:
+        shutil.rmtree(out)
+        return fresh
     try:
         journal = json.loads(path.read_text(encoding="utf-8"))
         same = journal["inputs"] == inputs
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise BadInput(path, f"cannot be read ({error}); remove {out} and start again") from error
-    if not resume:
-        shutil.rmtree(out)
-        return fresh
+        raise BadInput(path, f"cannot be read ({error}); use --no-resume to start again") from error
     if not same:
         raise UsageError(
             f"{out} is unfinished and was begun with another corpus, vocabulary or shard size; "
