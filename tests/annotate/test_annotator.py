@@ -260,3 +260,13 @@ def test_unknown_choices_name_the_valid_ones(tagger_folder: Path, tmp_path: Path
         biosmith.load([])
     with pytest.raises(UsageError, match="diseases is given twice"):
         biosmith.load([tagger_folder, tagger_folder.parent / "." / "data" / ".." / "diseases"])
+
+
+def test_a_model_is_called_by_the_link_that_was_given(
+    tagger_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As the benchmarks call it; the folder behind it may be named by a digest.
+    (tmp_path / "mine").symlink_to(tagger_folder, target_is_directory=True)
+    assert biosmith.load(tmp_path / "mine").taggers == ["mine"]
+    monkeypatch.chdir(tagger_folder)
+    assert biosmith.load(".").taggers == [tagger_folder.name]

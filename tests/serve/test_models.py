@@ -142,3 +142,8 @@ def test_a_network_outside_its_folder_is_refused(copy: Path, file: object) -> No
     (copy / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     with pytest.raises(UsageError, match="names no file of its folder"):
         require_safe(copy)
+
+
+def test_a_model_is_listed_by_the_link_that_was_given(tagger_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").symlink_to(tagger_folder, target_is_directory=True)
+    assert [model.name for model in describe([tmp_path / "mine"])] == ["mine"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from biosmith.annotate.annotator import Annotator, OnLong, Step
 from biosmith.annotate.engines import Precision, Reader, Settings, choose_engine, open_readers
 from biosmith.annotate.released import default_tagger
-from biosmith.annotate.tuned import TAGGERS, kind_of, read_tuned
+from biosmith.annotate.tuned import TAGGERS, kind_of, name_of, read_tuned
 from biosmith.errors import UsageError
 
 __all__ = ["Annotator", "load"]
@@ -142,6 +142,5 @@ def _step(
 
 def _name(folder: Path, folders: Sequence[Path]) -> str:
     """The folder's own name, or all of its path where two folders have one name."""
-    resolved = folder.resolve()
-    alike = [f for f in folders if f.resolve().name == resolved.name]
-    return resolved.name if len(alike) == 1 else str(folder)
+    alike = [f for f in folders if name_of(f) == name_of(folder)]
+    return name_of(folder) if len(alike) == 1 else str(folder)

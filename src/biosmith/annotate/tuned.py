@@ -105,6 +105,11 @@ def _manifest(folder: Path) -> tuple[Manifest | None, Mapping[str, Any]]:
     return manifest, manifest.config
 
 
+def name_of(folder: Path) -> str:
+    """What a model is called: its folder as it was given, a link by its own name."""
+    return folder.name if folder.name not in ("", "..") else folder.resolve().name
+
+
 def kind_of(folder: Path) -> str:
     """What a folder was tuned for, a kind of `tasks.fitting`; "tagging" where it does not say."""
     _, config = _manifest(folder)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from biosmith.annotate.tuned import name_of
 from biosmith.artefact import MANIFEST
 from biosmith.errors import BadInput, UsageError
 from biosmith.serve.schemas import Model
@@ -63,7 +64,7 @@ def describe(folders: Sequence[Path]) -> list[Model]:
         manifest, settings = _read(folder / MANIFEST), _settings(folder)
         described.append(
             Model(
-                name=folder.resolve().name,
+                name=name_of(folder),
                 task=str(settings.get("task") or (config.get("architectures") or ["unknown"])[0]),
                 types=sorted(types),
                 made={key: manifest[key] for key in ("version", "created") if manifest.get(key)},

@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 
 from biosmith.annotate import load
+from biosmith.annotate.tuned import name_of
 from biosmith.errors import BiosmithError, UsageError
 from biosmith.progress import say
 from biosmith.serve.app import make_app
@@ -127,7 +128,7 @@ def serve(models: Sequence[str | os.PathLike[str]], **options: Any) -> int:
         How many documents were annotated.
     """
     service = open_service(models, **options)
-    names = ", ".join(Path(model).resolve().name for model in models)
+    names = ", ".join(name_of(Path(model)) for model in models)
     say(f"biosmith serves {names} at {service.url} (Ctrl-C ends it)")
     host = service.listening.getsockname()[0]
     if options.get("token") is None and not ipaddress.ip_address(host).is_loopback:
