@@ -309,3 +309,12 @@ def test_exit_codes_say_how_a_check_ended(packed: Path, tmp_path: Path) -> None:
         members["good/model.json"] += b" "
 
     assert main(["bench", "verify", str(rewrite(packed, tmp_path / "x.zip", change))]) == 1
+
+
+def test_a_damaged_archive_is_refused(packed: Path, tmp_path: Path) -> None:
+    content = packed.read_bytes()
+    directory = content.rfind(b"PK\x01\x02")  # an entry of the table at the end
+    for at, byte in ((directory, b"X"), (directory + 6, b"\xff")):  # no table; a version that nobody reads
+        (tmp_path / "x.zip").write_bytes(content[:at] + byte + content[at + 1 :])
+        with pytest.raises(BadInput, match="is a damaged archive"):
+            verify(tmp_path / "x.zip", FOLDER)

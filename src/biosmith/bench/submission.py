@@ -205,7 +205,11 @@ def opened(submission: Path) -> Iterator[tuple[Path, list[Difference]]]:
         raise UsageError(
             f"{submission} {what}; expected what `biosmith bench submit` made, or a results folder"
         )
-    with TemporaryDirectory(prefix="biosmith-") as name, zipfile.ZipFile(submission) as archive:
+    try:
+        archive = zipfile.ZipFile(submission)
+    except UNREADABLE as error:
+        raise BadInput(submission, f"is a damaged archive: {error}") from error
+    with TemporaryDirectory(prefix="biosmith-") as name, archive:
         folder = Path(name)
         yield folder, _unpack(archive, folder, submission)
 

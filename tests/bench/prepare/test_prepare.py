@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -322,3 +323,19 @@ def test_what_is_not_utf8_is_named_and_a_byte_order_mark_is_no_part_of_an_id(tmp
     with pytest.raises(BadInput, match=r"1\.tokens: is not UTF-8"):
         prepare("ebm-pico", tmp_path, tmp_path / "again", lists)
     assert not (tmp_path / "again").exists()
+
+
+def test_an_archive_with_a_password_is_refused_in_words(tmp_path: Path) -> None:
+    raw = tmp_path / "hoc.zip"
+    with zipfile.ZipFile(raw, "w") as archive:
+        archive.writestr("text/1.txt", "Cells grow.")
+    content = bytearray(raw.read_bytes())
+    for at in (
+        6,
+        content.find(b"PK\x01\x02") + 8,
+    ):  # the flag of an encrypted entry, there and in the directory
+        content[at] |= 1
+    raw.write_bytes(content)
+    lists = write_lists(tmp_path / "lists", train="1", dev="1", test="1")
+    with pytest.raises(BadInput, match=r"cannot be unpacked: .*encrypted"):
+        prepare("hoc", raw, tmp_path / "out", lists)

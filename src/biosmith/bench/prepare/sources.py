@@ -26,6 +26,8 @@ def members(raw: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
         yield from _members(raw, suffix)
     except files.BROKEN as error:
         raise BadInput(raw, f"is a damaged archive: {error}") from error
+    except (RuntimeError, NotImplementedError) as error:  # a password, or a compression that is not supported
+        raise BadInput(raw, f"cannot be unpacked: {error}") from error
 
 
 def _members(raw: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
