@@ -107,7 +107,8 @@ def convert(
         biosmith data convert BioRED --to conll --out biored
 
     Args:
-        source: documents in any format (PubTator, BioC, brat, ...), BioASQ's question files, or a folder of one of them.
+        source: documents in any format (PubTator, BioC, brat, ...), BioASQ's question files, or a folder of one of them;
+            LINNAEUS and S800 as they are released (a folder, or the archive).
         out: the file to make; for tags, the folder with train.tsv, dev.tsv and test.tsv if the source is a folder whose
             files are named after splits.
         to: conll (a word and its tag a line), squad, or any other format that is written (bioc-json, pubtator, brat,

@@ -46,7 +46,7 @@ def serve(
         engine: what runs the models; auto picks by what the machine has.
         device: auto, cpu, cuda, ...
         link: a TSV or OBO file whose identifiers mentions get, as of annotate.
-        body_mb: megabytes that one request may have.
+        body_mb: megabytes that one request may have, also when it is unpacked.
         documents: that one request may hold.
         seconds: that one request may take.
         requests: taken in at once; more are told to come again.
