@@ -9,6 +9,7 @@
 | subword | reference | masks of single pieces (Gu et al., 2021, Table 8) |
 | falling-rate | reference | 30 % falling to 15 % |
 | deep | reference | 16 layers, 384 wide (Fang et al., 2023, Figure 2) |
+| sinusoidal | reference | position embeddings start as sines and cosines |
 | modern | reference | pre-norm, rotary positions, gated feed-forward, of as many parameters |
 | replaced-tokens | reference | ELECTRA's objective |
 | small-scratch | | the general model's shape and vocabulary |
@@ -57,6 +58,7 @@ CONTROLS = {
     "subword": "reference",
     "falling-rate": "reference",
     "deep": "reference",
+    "sinusoidal": "reference",
     "modern": "reference",
     "replaced-tokens": "reference",
     "small-scratch": None,
@@ -122,6 +124,8 @@ def arm_recipe(arm: str, given: Any) -> Recipe:
     elif arm == "deep":
         deep = find_recipe("bioformer-16l", "fast")
         recipe = replace(recipe, model=replace(deep.model, vocabulary_size=base.model.vocabulary_size))
+    elif arm == "sinusoidal":
+        recipe = replace(recipe, initial_positions="sinusoidal")
     elif arm == "modern":
         modern = find_recipe("modern-small", "fast")
         recipe = replace(recipe, model=modern.model, optimizer=modern.optimizer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 
 import pytest
@@ -12,7 +13,7 @@ from torch import nn
 from biosmith.errors import UsageError
 from biosmith.models.attention import PackedAttention, PaddedAttention
 from biosmith.models.bert import BertConfig, PretrainingModel, count_parameters
-from biosmith.models.encoder import Encoder
+from biosmith.models.encoder import Embeddings, Encoder, sinusoidal_positions, start_sinusoidal
 from biosmith.models.packed import PackedSequences
 from models.checks import TINY, packed_batch, padded_batch, tiny_model
 
@@ -253,3 +254,29 @@ def test_a_mask_may_be_boolean_or_of_integers() -> None:
 def test_an_encoder_without_a_pooler_has_none_of_its_parameters() -> None:
     assert Encoder(TINY, pooler=False).pooler is None
     assert not any("pooler" in name for name, _ in Encoder(TINY, pooler=False).named_parameters())
+
+
+def test_sinusoidal_positions_depend_on_the_distance_alone_before_they_are_centred() -> None:
+    table = sinusoidal_positions(64, 16, 0.02)
+    assert table.shape == (64, 16)
+    assert float(table.std()) == pytest.approx(0.02) and float(table.mean(0).abs().max()) < 1e-8
+    # Centring takes the same vector from all, so differences of rows are still those of sines and cosines: the squared
+    # distance of two rows is the same wherever they stand.
+    distances = torch.cdist(table.double(), table.double())
+    for apart in (1, 5, 20):
+        along = distances.diagonal(apart)
+        assert float(along.max() - along.min()) < 1e-5
+    first = table[1, 0] - table[0, 0], table[2, 0] - table[0, 0]  # column 0: the sine of the position itself
+    assert float(first[1] / first[0]) == pytest.approx(math.sin(2) / math.sin(1), rel=1e-4)
+
+
+def test_a_fresh_model_starts_with_sinusoids_as_wide_as_its_other_embeddings() -> None:
+    model = tiny_model()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    embeddings = next(part for part in model.modules() if isinstance(part, Embeddings))
+    start_sinusoidal(model)
+    rows, width = embeddings.positions.weight.shape
+    spread = float(before["encoder.embeddings.positions.weight"].std())
+    torch.testing.assert_close(embeddings.positions.weight.data, sinusoidal_positions(rows, width, spread))
+    changed = [name for name, value in model.state_dict().items() if not torch.equal(value, before[name])]
+    assert changed == ["encoder.embeddings.positions.weight"]

@@ -15,11 +15,14 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from biosmith.artefact import load_manifest
 from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.models.bert import BertConfig
-from biosmith.pretraining.checkpoints import RunState
+from biosmith.models.encoder import sinusoidal_positions
+from biosmith.models.modern import ModernConfig
+from biosmith.pretraining.checkpoints import MODEL, RunState, list_checkpoints
 from biosmith.pretraining.config import (
     AdamW,
     Batch,
@@ -32,7 +35,7 @@ from biosmith.pretraining.config import (
 from biosmith.pretraining.loading import Cursor
 from biosmith.pretraining.metrics import FILE, PlateauWatch, read_metrics, unigram_entropy
 from biosmith.pretraining.reporting import Reporter
-from biosmith.pretraining.run import Settings, Verification, pretrain
+from biosmith.pretraining.run import CONFIG, Settings, Verification, pretrain
 from biosmith.pretraining.step import COUNTS, WINDOW_SIZE
 from biosmith.processes import hold_output
 from biosmith.tokens.store import VocabularyMark, write_store
@@ -219,6 +222,35 @@ def test_another_recipe_cannot_resume_and_the_differing_keys_are_named(tokens: P
     assert "steps (the run has 1, the call 2)" in text
     assert "objectives.masked_language_model.rate (the run has 0.15, the call 0.3)" in text
     assert "learning_rate" not in text
+
+
+def test_a_run_older_than_a_field_of_recipes_is_resumed_as_one_with_its_default(
+    tokens: Path, tmp_path: Path
+) -> None:
+    pretrain(replace(TINY, steps=4), tokens, tmp_path / "run", settings=INLINE)
+    file = tmp_path / "run" / CONFIG
+    config = json.loads(file.read_text())
+    del config["initial_positions"]
+    file.write_text(json.dumps(config))
+    pretrain(replace(TINY, steps=4), tokens, tmp_path / "run", resume=True, settings=INLINE)
+    other = replace(TINY, steps=4, initial_positions="sinusoidal")
+    with pytest.raises(UsageError, match=r"initial_positions \(the run has random, the call sinusoidal"):
+        pretrain(other, tokens, tmp_path / "run", resume=True, settings=INLINE)
+
+
+def test_positions_start_as_the_recipe_says(tokens: Path, tmp_path: Path) -> None:
+    still = replace(TINY, steps=1, checkpoint_every=1, optimizer=AdamW(learning_rate=1e-12))
+    weights = {}
+    for start in ("random", "sinusoidal"):
+        pretrain(replace(still, initial_positions=start), tokens, tmp_path / start, settings=INLINE)
+        weights[start] = load_file(list_checkpoints(tmp_path / start)[-1] / MODEL)
+    random, curved = weights["random"], weights["sinusoidal"]
+    differing = [name for name in random if not torch.allclose(random[name], curved[name])]
+    assert differing == ["encoder.embeddings.positions.weight"]
+    found = curved[differing[0]]
+    assert torch.allclose(found, sinusoidal_positions(*found.shape, float(random[differing[0]].std())))
+    with pytest.raises(UsageError, match="modernbert model has no position embeddings"):
+        replace(still, model=ModernConfig(), initial_positions="sinusoidal")
 
 
 def test_other_tokens_cannot_resume(tokens: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Another family (`modern`: pre-LN, rotary, gated) brings its own embeddings and l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -194,6 +195,29 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x [..., D] -> x [..., D]."""
         return self.down(activate(self.up(x), self.activation))
+
+
+def sinusoidal_positions(positions: int, width: int, standard_deviation: float) -> Tensor:
+    """Position embeddings [L, D] of sines (even columns) and cosines (odd ones) of wavelengths from 2 pi to 20,000 pi.
+
+    Vaswani et al. (2017), section 3.5, centred over the positions and scaled to the standard deviation of the other
+    embeddings: curves longer than the sequence are nearly constant and would drown the rest.
+    """
+    waves = torch.exp(-math.log(10_000.0) * torch.arange(0, width, 2) / width)
+    angles = torch.arange(positions)[:, None] * waves
+    table = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :width]
+    table = table - table.mean(0)
+    return table * (standard_deviation / table.std().clamp(min=1e-12))
+
+
+@torch.no_grad()
+def start_sinusoidal(model: nn.Module) -> None:
+    """Give all position embeddings of a fresh model the values of `sinusoidal_positions`, as wide as they were drawn."""
+    for part in model.modules():
+        if isinstance(part, Embeddings):
+            positions, width = part.positions.weight.shape
+            spread = float(part.positions.weight.std())
+            part.positions.weight.copy_(sinusoidal_positions(positions, width, spread))
 
 
 def initialise(module: nn.Module, standard_deviation: float) -> None:

@@ -379,6 +379,9 @@ class Recipe:
     # "mixed": matrix products in bfloat16, the rest in float32 (autocast); "bfloat16": all of the model; "auto":
     # float32 on a CPU, else mixed in the faithful profile and bfloat16 in the fast one. Weights are float32 always.
     precision: Literal["auto", "float32", "mixed", "bfloat16"] = "auto"
+    # What position embeddings start from in a run that begins from nothing: "random" as all other weights, or the curves of
+    # `sinusoidal_positions`, which tell a fresh model from the start how far apart two tokens are.
+    initial_positions: Literal["random", "sinusoidal"] = "random"
     citations: Mapping[str, str] = field(default_factory=dict)  # field path -> place in the paper, or reason
 
     def __post_init__(self) -> None:
@@ -389,6 +392,8 @@ class Recipe:
             raise UsageError(
                 f"batch.length {longest} is longer than the model's {self.model.positions} positions"
             )
+        if self.initial_positions == "sinusoidal" and self.model.kind == "modernbert":
+            raise UsageError("initial_positions sinusoidal: a modernbert model has no position embeddings")
         if len([o for o in self.objectives if o.kind in PAIR_OBJECTIVES]) > 1:
             raise UsageError(f"only one of {' and '.join(PAIR_OBJECTIVES)} can be an objective")
         detection = self.objective("replaced_token_detection")

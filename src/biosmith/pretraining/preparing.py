@@ -240,9 +240,11 @@ def require_same_recipe(wanted: object, saved: object, out: Path) -> None:
     """Raise `UsageError` that names the values which differ between a recipe and the one a run was begun with.
 
     What the wanted recipe leaves open (micro-batch, precision, size and padding id of the vocabulary) is taken from the
-    saved one and does not differ.
+    saved one and does not differ. A run that is older than a field had its default.
     """
     one, other = _flat(to_plain(wanted)), _flat(to_plain(saved))
+    if dataclasses.is_dataclass(wanted):
+        other = {f.name: f.default for f in dataclasses.fields(wanted) if f.name in one} | other
     is_open = {"batch.micro_batch_tokens": None, "precision": "auto"}
     differing = sorted(
         key

@@ -34,6 +34,7 @@ from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.models import PretrainingModel, load_pretraining_model
 from biosmith.models.bert import BertConfig
 from biosmith.models.electra import ElectraConfig
+from biosmith.models.encoder import start_sinusoidal
 from biosmith.pretraining.batches import TokenSource
 from biosmith.pretraining.checkpoints import list_checkpoints
 from biosmith.pretraining.config import Recipe, recipe_from_plain
@@ -329,10 +330,17 @@ def _make_model(recipe: Recipe, init: Path | None, vocabulary: Path | None = Non
     """A fresh model, initialised from the run's seed, or the one to go on from; `vocabulary` is the tokens' own."""
     torch.manual_seed(derive_key(recipe.seed, "initialise"))
     pairs = recipe.pair_objective is not None
+    if init is None:
+        fresh: Trainable
+        if recipe.generator is not None:
+            fresh = make_electra(recipe, None)
+        else:
+            fresh = PretrainingModel(recipe.model, next_sentence=pairs)
+        if recipe.initial_positions == "sinusoidal":
+            start_sinusoidal(fresh)
+        return fresh
     if recipe.generator is not None:
         return make_electra(recipe, init)
-    if init is None:
-        return PretrainingModel(recipe.model, next_sentence=pairs)
     loaded, _ = load_pretraining_model(init, next_sentence=pairs, dtype=torch.float32)
     model = PretrainingModel(recipe.model, next_sentence=pairs)
     take_over(model, loaded, init, vocabulary if vocabulary is not None and vocabulary.is_dir() else None)
