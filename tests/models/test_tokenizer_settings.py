@@ -6,14 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
+import sentencepiece
 import transformers
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from biosmith.errors import BadInput, UsageError
 from biosmith.models.albert import AlbertConfig
 from biosmith.models.bert import BertConfig, PretrainingModel
 from biosmith.models.megatron import MegatronConfig
 from biosmith.models.modern import ModernConfig
-from biosmith.models.saving import save_model
+from biosmith.models.saving import check_vocabulary, save_model
 
 BRACKETS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ANGLES = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
@@ -107,3 +109,23 @@ def test_pieces_that_are_line_ends_of_unicode_are_counted_once(tmp_path: Path) -
     (tmp_path / "vocabulary").mkdir()
     (tmp_path / "vocabulary" / "vocab.txt").write_text("".join(f"{p}\n" for p in pieces), encoding="utf-8")
     saved(tmp_path / "model", "bert", len(pieces), tmp_path / "vocabulary")
+
+
+def test_the_folder_of_a_bare_sentencepiece_model_is_one(tmp_path: Path) -> None:
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(f"aspirin lowers the risk of stroke {i}" for i in range(200)), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(folder / "spiece"), vocab_size=40, minloglevel=2
+    )
+    shape = {"layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "embedding_width": 8}
+    model = PretrainingModel(AlbertConfig(vocabulary_size=40, **shape))
+    save_model(tmp_path / "model", model, tokenizer_from=folder)
+    assert (tmp_path / "model" / "spiece.model").read_bytes() == (folder / "spiece.model").read_bytes()
+    check_vocabulary(folder, 40)
+    with pytest.raises(UsageError, match="40 pieces, but the model was made for 5,000"):
+        check_vocabulary(folder, 5_000)
+    (folder / "spiece.model").write_bytes(b"no model")
+    with pytest.raises(BadInput, match="is no SentencePiece model"):
+        check_vocabulary(folder, 40)

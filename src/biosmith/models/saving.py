@@ -214,8 +214,15 @@ def check_vocabulary(tokenizer: Path, rows: int) -> None:
     elif (tokenizer / "vocab.txt").is_file():
         # Not `splitlines`: a piece may be one of Unicode's rarer line ends.
         size = len((tokenizer / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n"))
+    elif (tokenizer / "spiece.model").is_file():
+        from sentencepiece import SentencePieceProcessor
+
+        try:
+            size = SentencePieceProcessor(model_file=str(tokenizer / "spiece.model")).get_piece_size()
+        except (OSError, RuntimeError) as error:
+            raise BadInput(tokenizer / "spiece.model", f"is no SentencePiece model: {error}") from error
     else:
-        raise UsageError(f"{tokenizer} has neither tokenizer.json nor vocab.txt")
+        raise UsageError(f"{tokenizer} has none of tokenizer.json, vocab.txt and spiece.model")
     if not 0 <= rows - size < MOST_PADDING_ROWS:
         raise UsageError(f"{tokenizer} has {size:,} pieces, but the model was made for {rows:,}")
 
