@@ -1,11 +1,12 @@
 """Annotation on a graphics card, the whole road: Parquet in, Parquet out, several processes that share the card.
 
-    python benchmarks/annotation_card.py --tuned NER --data CORPUS --documents 200000 --processes 4 8 12
+    python benchmarks/annotation_card.py --tuned NER --data CORPUS --documents 60000 240000 --processes 4 8 12
 
 Documents of the corpus are written once, as one Parquet file a process and again with other ids where there are too few.
 Each process is what `biosmith annotate --shard I/N` runs. The speed is of all real tokens over the time from the first
-process that has loaded its model to the last that is done; `wall` counts starting and loading, too. Prints what that makes
-of all of PubMed and PMC; writes benchmarks/results/annotation_card.json.
+process that has loaded its model to the last that is done; `wall` counts starting and loading, too. With two numbers of
+documents there is a steady speed besides: of what the longer run did more, in the time that it took more. Prints what the
+speed makes of all of PubMed and PMC; writes benchmarks/results/annotation_card.json.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def main() -> None:
     )
     parser.add_argument("--tuned", type=Path, required=True, help="a tuned tagger")
     parser.add_argument("--data", type=Path, nargs="+", help="files or folders with documents")
-    parser.add_argument("--documents", type=int, default=200_000)
+    parser.add_argument("--documents", type=int, nargs="+", default=[60_000, 240_000])
     parser.add_argument("--processes", type=int, nargs="+", default=[12])
     parser.add_argument("--engine", default="torch")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -57,26 +58,33 @@ def main() -> None:
     found: dict[str, Any] = {"machine": {"card": card, "cores": os.cpu_count(), "torch": torch.__version__}}
     found["settings"] = {key: str(value) for key, value in vars(given).items()}
     with tempfile.TemporaryDirectory(dir=given.work) as folder:
-        found["processes"] = {count: measure(given, count, Path(folder)) for count in given.processes}
+        for count in given.processes:
+            rows = [measure(given, count, documents, Path(folder)) for documents in sorted(given.documents)]
+            found.setdefault("processes", {})[count] = rows
+            if len(rows) > 1:
+                first, last = rows[0], rows[-1]
+                steady = (last["tokens"] - first["tokens"]) / (last["seconds"] - first["seconds"])
+                last["steady_tokens_per_second"] = steady
+                print(f"{count} processes: {steady:,.0f} tokens/s once all are under way", flush=True)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     print(f"written to {given.out}")
 
 
-def measure(given: Any, count: int, folder: Path) -> dict[str, Any]:
-    """So many processes at once."""
-    source = folder / f"in-{count}"
+def measure(given: Any, count: int, wanted: int, folder: Path) -> dict[str, Any]:
+    """So many processes at once, over so many documents."""
+    source = folder / f"in-{count}-{wanted}"
     source.mkdir()
     supply = documents(given.data)
     for number in range(count):
-        share = islice(supply, given.documents // count)
+        share = islice(supply, wanted // count)
         formats.write(share, source / f"part-{number:03}.parquet", format="parquet")
     began = time.time()
     command = [sys.executable, __file__, "--tuned", str(given.tuned), "--data", str(source)]
     command += ["--engine", given.engine, "--device", given.device]
     children = [
         subprocess.Popen(
-            [*command, "--out", str(folder / f"out-{count}-{i}.parquet"), "--child", f"{i}/{count}"],
+            [*command, "--out", str(folder / f"out-{count}-{wanted}-{i}.parquet"), "--child", f"{i}/{count}"],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
