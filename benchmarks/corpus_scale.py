@@ -1,6 +1,6 @@
 """Cost and memory from 10,000 to 1,000,000 citations: corpus build, vocab train and tokenize; all of PubMed from that.
 
-    python benchmarks/corpus_scale.py [--sizes 10000 100000 1000000] [--workers 1 2] [--data ../shared/data/corpus]
+    python benchmarks/corpus_scale.py [--sizes 10000 100000 1000000] [--workers 1 2] [--data CORPUS]
 
 Citations are made from the real abstracts of the data folder (`abs-*`): each is repeated with three words in ten
 replaced by words of other abstracts, so that copies are no near duplicates; three in a hundred are exact and two in a

@@ -1,6 +1,6 @@
 """Fine-tuning a tagger: ours beside the stock `transformers` Trainer, same settings, same data, same machine.
 
-    python benchmarks/finetune_ner.py --model MINILM --data ../shared/data/benchmarks/NCBI-disease
+    python benchmarks/finetune_ner.py --model MINILM --data NCBI-DISEASE
 
 For each seed both train in this one process, in turns (the order changes with the seed, so that neither always runs on
 a warm machine), with the same batch size in sentences, learning rate, epochs, warm-up, weight decay and clipping, and

@@ -1,6 +1,6 @@
 """Fine-tuning on relations: ours beside the stock `transformers` Trainer, same settings, same data, same machine.
 
-    python benchmarks/finetune_relation.py --model MINILM --data ../shared/data/benchmarks/chemprot
+    python benchmarks/finetune_relation.py --model MINILM --data CHEMPROT
 
 For each seed both train in this one process, in turns (the order changes with the seed), with the same batch size,
 learning rate, epochs, warm-up, weight decay and clipping, and are scored on the test split by the dataset's own scorer.

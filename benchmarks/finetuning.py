@@ -1,6 +1,6 @@
 """Time to fine-tune by width (Alrowili and Vijay-Shanker, 2021, Table 3): ours beside the stock `transformers` Trainer.
 
-    python benchmarks/finetuning.py --data ../shared/data/benchmarks/chemprot --tokenizer VOCABULARY
+    python benchmarks/finetuning.py --data CHEMPROT --tokenizer VOCABULARY
 
 ChemProt, 3 epochs, batches of 32, 128 pieces at most, as in the table; on one card in 16 bits. The models have the sizes of
 BioM-ELECTRA-base (768 wide), BioM-ELECTRA-large (1,024) and BioM-ALBERT-xxlarge (4,096) and random weights, which take as

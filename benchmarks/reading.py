@@ -1,6 +1,6 @@
 """Reading MEDLINE XML: documents a second and peak memory, ours beside pubmed_parser, on one core.
 
-    python benchmarks/reading.py [--citations 30000] [--rounds 5] [--pubmed ../shared/data/fixtures/pubmed]
+    python benchmarks/reading.py [--citations 30000] [--rounds 5] [--pubmed PUBMED]
 
 A file of the wanted size is made by repeating the citations of real baseline and update files under new PMIDs. Each
 measurement is a process of its own; the order alternates from round to round. Ours reads every citation into a

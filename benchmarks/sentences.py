@@ -1,6 +1,6 @@
 """Sentence boundaries: ours beside pysbd, against the boundaries that benchmark files imply; quality and speed.
 
-    python benchmarks/sentences.py [--data ../shared/data] [--part test] [--rounds 5] [--errors 0]
+    python benchmarks/sentences.py [--data DATA] [--part test] [--rounds 5] [--errors 0]
 
 The token files of BC5CDR, NCBI-disease and AnatEM have a block a sentence, the original corpora the text as it was
 written; Hallmarks of Cancer has a line a sentence and its abstracts as PubMed has them. Aligning the two without white

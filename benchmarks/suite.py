@@ -1,6 +1,6 @@
 """How long a suite takes: every dataset at hand, five seeds, fixed settings, on the devices of this machine.
 
-    python benchmarks/suite.py --model models/bioformer-8l --data ../shared/data/benchmarks --suite blurb
+    python benchmarks/suite.py --model models/bioformer-8l --data BENCHMARKS --suite blurb
 
 Prints the seconds of each dataset (training, prediction) and of the whole call beside the target of an hour on one H100,
 and writes benchmarks/results/suite.json. Runs of this model that are in --out already cost nothing, so give a folder without them;

@@ -1,6 +1,6 @@
 """Tokenizing and the token store: ours beside the tokenizers library on one core, reading at random, opening.
 
-    python benchmarks/tokenizing.py [--data ../shared/data/corpus] [--documents 20000] [--vocab FOLDER] [--rounds 3]
+    python benchmarks/tokenizing.py [--data CORPUS] [--documents 20000] [--vocab FOLDER] [--rounds 3]
 
 - Tokenizing: real abstracts to ids, word starts and sentence starts, without writing. The library encodes passages in
   batches (`encode_batch`) and gives ids, word ids and offsets, from which the starts are taken; the same sentence
