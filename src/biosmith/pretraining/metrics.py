@@ -124,7 +124,8 @@ class PlateauWatch:
         return (
             f"step {step}: the loss sits at {mean:.2f}, the unigram plateau ({self.entropy:.2f}): the model learns how "
             "frequent tokens are, but nothing from their context. Look for many duplicates in the corpus, a learning "
-            "rate that is too high or too low for the batch, or too short a warm-up."
+            "rate that is too high or too low for the batch, or too short a warm-up; initial_positions=sinusoidal helps a model "
+            "with position embeddings to leave it."
         )
 
 
