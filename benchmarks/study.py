@@ -4,12 +4,12 @@
 
 | arm | control | what differs |
 |---|---|---|
-| reference | | 8 layers, 512 wide, post-LN BERT; in-domain vocabulary; whole words, 15 % |
+| reference | | 8 layers, 512 wide, post-LN BERT, positions begun as sines; in-domain vocabulary; whole words, 15 % |
 | general-vocabulary | reference | the vocabulary of the general model |
 | subword | reference | masks of single pieces (Gu et al., 2021, Table 8) |
 | falling-rate | reference | 30 % falling to 15 % |
 | deep | reference | 16 layers, 384 wide (Fang et al., 2023, Figure 2) |
-| sinusoidal | reference | position embeddings start as sines and cosines |
+| random-positions | reference | position embeddings start at random, as published models' did |
 | modern | reference | pre-norm, rotary positions, gated feed-forward, of as many parameters |
 | replaced-tokens | reference | ELECTRA's objective |
 | small-scratch | | the general model's shape and vocabulary |
@@ -58,7 +58,7 @@ CONTROLS = {
     "subword": "reference",
     "falling-rate": "reference",
     "deep": "reference",
-    "sinusoidal": "reference",
+    "random-positions": "reference",
     "modern": "reference",
     "replaced-tokens": "reference",
     "small-scratch": None,
@@ -116,7 +116,8 @@ def arm_recipe(arm: str, given: Any) -> Recipe:
     """The recipe of an arm."""
     base = find_recipe("biosmith-base-small", "fast")
     words = MaskedLanguageModel(rate=0.15, unit="word")
-    recipe = replace(base, objectives=(words,))
+    # Where positions start at random, short runs end near the plateau of word frequencies, and arms there tell nothing.
+    recipe = replace(base, objectives=(words,), initial_positions="sinusoidal")
     if arm == "subword":
         recipe = replace(recipe, objectives=(replace(words, unit="token"),))
     elif arm == "falling-rate":
@@ -124,11 +125,11 @@ def arm_recipe(arm: str, given: Any) -> Recipe:
     elif arm == "deep":
         deep = find_recipe("bioformer-16l", "fast")
         recipe = replace(recipe, model=replace(deep.model, vocabulary_size=base.model.vocabulary_size))
-    elif arm == "sinusoidal":
-        recipe = replace(recipe, initial_positions="sinusoidal")
+    elif arm == "random-positions":
+        recipe = replace(recipe, initial_positions="random")
     elif arm == "modern":
         modern = find_recipe("modern-small", "fast")
-        recipe = replace(recipe, model=modern.model, optimizer=modern.optimizer)
+        recipe = replace(recipe, model=modern.model, optimizer=modern.optimizer, initial_positions="random")
     elif arm == "replaced-tokens":
         electra = find_recipe("electra-base", "fast")
         shape = {name: getattr(base.model, name) for name in ("layers", "width", "heads", "feed_forward")}

@@ -45,6 +45,20 @@ def test_semicolons_separate_where_the_header_has_no_comma(tmp_path: Path) -> No
     assert (one.id, one.text, reasons) == ("1", "Pain, mild.", [])
 
 
+def test_a_table_separated_by_tabs_may_be_named_csv(tmp_path: Path) -> None:
+    ((one,), reasons) = read(tmp_path / "t.csv", b"id\ttitle, short\ttext\n1\ta\tPain, mild.\n")
+    assert (one.id, one.text, reasons) == ("1", "Pain, mild.", [])
+
+
+def test_a_reader_that_ends_leaves_others_their_long_cells(tmp_path: Path) -> None:
+    text = "word " * 100_000
+    (tmp_path / "a.csv").write_text(f"id,text\n1,a\n2,{text}\n", encoding="utf-8")
+    first = biosmith.read(tmp_path / "a.csv")
+    assert next(first).text == "a"
+    assert len(list(biosmith.read(tmp_path / "a.csv"))) == 2
+    assert [document.text for document in first] == [text]
+
+
 def test_a_cell_may_be_longer_than_the_library_takes_by_itself(tmp_path: Path) -> None:
     text = "word " * 100_000
     ((one,), reasons) = read(tmp_path / "t.csv", f"id,text\n1,{text}\n".encode())

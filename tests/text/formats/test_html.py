@@ -169,6 +169,16 @@ def test_gold_documents_that_are_not_here_are_told_beside_the_scores(tmp_path: P
     assert "not here" not in page.render(document(mention(0, 6)), golds[0])
 
 
+@pytest.mark.parametrize(
+    ("score", "step"),
+    [(0.0, 0), (0.949, 18), (1.0, 19), (7.0, 19), (float("inf"), 19), (-1.0, 0), (float("nan"), 0)],
+)
+def test_every_score_has_a_step_of_the_filter(tmp_path: Path, score: float, step: int) -> None:
+    write([document(mention(0, 6, score=score))], tmp_path / "page.html")
+    ((attributes, _),) = Marks((tmp_path / "page.html").read_text(encoding="utf-8")).marks
+    assert str(attributes["class"]).split()[-1] == f"p{step}"
+
+
 def test_relations_name_their_mentions() -> None:
     relation = Relation("Association", (Argument("a", "T1"), Argument("b", "672")), 0.5)
     text = page.render(

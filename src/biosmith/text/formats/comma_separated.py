@@ -2,7 +2,7 @@
 
 Columns are known by name, in capitals or not, as those of tab-separated tables (`tables`): `title`, `abstract`, `text` and
 `sentence` are texts, `id` and `pmid` name the document, the others are its infons. Quoted cells may hold commas and line
-breaks. Semicolons separate where the header has no comma.
+breaks. A header with a tab is separated by tabs, one without a comma by semicolons.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ SUFFIXES = (".csv",)
 
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # as "surrogateescape" decodes such bytes
 LARGEST_CELL = 256 * 2**20  # characters; the library's own limit is shorter than a full text
+
+# The limit is the whole process's, so it is raised once: what one reader put back, another would miss in mid-file.
+csv.field_size_limit(max(LARGEST_CELL, csv.field_size_limit()))
 
 
 class _Lines:
@@ -66,35 +69,31 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     """
     lines = _Lines(stream)
     header = next(lines, "").removeprefix("\ufeff")
-    delimiter = ";" if ";" in header and "," not in header else ","
+    delimiter = "\t" if "\t" in header else ";" if ";" in header and "," not in header else ","
     columns = named(next(csv.reader([header], delimiter=delimiter), []))
     if not any(name in TEXTS for name in columns):
         rejects.add(file, "line 1", f"has no column of text ({', '.join(TEXTS)})", header.strip())
         return
     stem = files.strip_compression(PurePath(file).name).rpartition(".")[0] or PurePath(file).name
-    before = csv.field_size_limit(LARGEST_CELL)
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
-    try:
-        while True:
-            first = lines.begin_row()
-            try:
-                cells = next(rows)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                rejects.add(file, f"line {first}", f"is no row: {error}")
-                if "unexpected end" in str(error) or "field limit" in str(error):
-                    lines.take_back()
-                    rows = csv.reader(lines, delimiter=delimiter, strict=True)
-                continue
-            if not any(cell.strip() for cell in cells):
-                continue
-            if len(cells) != len(columns):
-                reason = f"has {len(cells)} cells, not the {len(columns)} of {', '.join(columns)}"
-                rejects.add(file, f"line {first}", reason)
-            elif _NOT_UTF8.search("".join(cells)):
-                rejects.add(file, f"line {first}", "not UTF-8")
-            else:
-                yield row_document(dict(zip(columns, cells, strict=True)), stem, first)
-    finally:
-        csv.field_size_limit(before)
+    while True:
+        first = lines.begin_row()
+        try:
+            cells = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            rejects.add(file, f"line {first}", f"is no row: {error}")
+            if "unexpected end" in str(error) or "field limit" in str(error):
+                lines.take_back()
+                rows = csv.reader(lines, delimiter=delimiter, strict=True)
+            continue
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) != len(columns):
+            reason = f"has {len(cells)} cells, not the {len(columns)} of {', '.join(columns)}"
+            rejects.add(file, f"line {first}", reason)
+        elif _NOT_UTF8.search("".join(cells)):
+            rejects.add(file, f"line {first}", "not UTF-8")
+        else:
+            yield row_document(dict(zip(columns, cells, strict=True)), stem, first)

@@ -13,6 +13,7 @@ direction as ⇄. The page loads nothing.
 from __future__ import annotations
 
 import html
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -288,7 +289,9 @@ def _classes(mention: Mention, shown: _Shown) -> str:
     if mention.score is None:
         return shown.name(mention.type)
     shown.scores = True
-    return f"{shown.name(mention.type)} p{max(0, min(19, int(mention.score * 20)))}"
+    # Nothing here is below 0 or above 1 but what another program wrote; what is no number has the least score.
+    score = 0.0 if math.isnan(mention.score) else max(0.0, min(0.95, mention.score))
+    return f"{shown.name(mention.type)} p{int(score * 20)}"
 
 
 def _passage(passage: Passage, drawn: Sequence[_Drawn]) -> str:
