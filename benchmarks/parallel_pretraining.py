@@ -338,7 +338,8 @@ def check(
     found = {}
     for compute in ("float32", "bfloat16"):
         whole, shared = make_model(recipe, devices.device), make_model(recipe, devices.device)
-        one, many = LossSums(whole, compute), LossSums(shared, compute)
+        fused = False if devices.tensor > 1 else None  # as `Trainer` does
+        one, many = LossSums(whole, compute, fused), LossSums(shared, compute, fused)
         if devices.mesh is not None:
             share_layers(shared, devices.mesh[TENSOR])
         if devices.replicas > 1:
