@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -34,6 +35,7 @@ from biosmith.pretraining.config import (
 )
 from biosmith.pretraining.loading import Cursor
 from biosmith.pretraining.metrics import FILE, PlateauWatch, read_metrics, unigram_entropy
+from biosmith.pretraining.parallel import Vote
 from biosmith.pretraining.reporting import Reporter
 from biosmith.pretraining.run import CONFIG, Settings, Verification, pretrain
 from biosmith.pretraining.step import COUNTS, WINDOW_SIZE
@@ -251,6 +253,21 @@ def test_positions_start_as_the_recipe_says(tokens: Path, tmp_path: Path) -> Non
     assert torch.allclose(found, sinusoidal_positions(*found.shape, float(random[differing[0]].std())))
     with pytest.raises(UsageError, match="modernbert model has no position embeddings"):
         replace(still, model=ModernConfig(), initial_positions="sinusoidal")
+
+
+def test_the_processes_that_prepare_batches_end_with_the_run(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, close = [], Vote.close
+
+    def keep_the_frame(vote: Vote) -> None:
+        kept.append(sys._getframe(1))
+        close(vote)
+
+    monkeypatch.setattr(Vote, "close", keep_the_frame)
+    pretrain(replace(TINY, steps=2), tokens, tmp_path / "run", settings=replace(INLINE, workers=1))
+    assert kept
+    assert multiprocessing.active_children() == []
 
 
 def test_other_tokens_cannot_resume(tokens: Path, tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -118,27 +119,29 @@ class _Run:
         if self.devices.first:
             self._announce()
         advance(self.step)
-        loader, vote, stops = self._load(), Vote(self.devices), False
+        vote, stops = Vote(self.devices), False
         self.watch.start()
-        while self.step < recipe.steps and not stops:
-            loaded = list(itertools.islice(loader, self.per_step // self.devices.size))
-            self.trainer.step(self.step, loaded)
-            self.step, self.cursor = self.step + 1, loaded[-1].after
-            self.watch.step_done()
-            ends = self.step == recipe.steps
-            evaluates = self._is_due(recipe.evaluation.every) or ends
-            if self._is_due(recipe.log_every) or evaluates:
-                self._report(self._evaluate(final=ends) if evaluates else None)
-            stops = vote.cast(stop.requested)
-            if self._is_due(recipe.checkpoint_every) or ends or stops:
-                self._checkpoint()
-            advance(1)
+        # Its processes end here, whoever keeps this frame: at exit Python would wait for them for ever.
+        with contextlib.closing(self._load()) as loader:
+            while self.step < recipe.steps and not stops:
+                loaded = list(itertools.islice(loader, self.per_step // self.devices.size))
+                self.trainer.step(self.step, loaded)
+                self.step, self.cursor = self.step + 1, loaded[-1].after
+                self.watch.step_done()
+                ends = self.step == recipe.steps
+                evaluates = self._is_due(recipe.evaluation.every) or ends
+                if self._is_due(recipe.log_every) or evaluates:
+                    self._report(self._evaluate(final=ends) if evaluates else None)
+                stops = vote.cast(stop.requested)
+                if self._is_due(recipe.checkpoint_every) or ends or stops:
+                    self._checkpoint()
+                advance(1)
         vote.close()
 
     def _is_due(self, every: int) -> bool:
         return every > 0 and self.step % every == 0
 
-    def _load(self) -> Iterator[Loaded]:
+    def _load(self) -> Generator[Loaded]:
         left = self.recipe.steps - self.step
         makers = cast(Any, [self.maker])
         wanted = requests(

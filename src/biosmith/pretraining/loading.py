@@ -7,7 +7,7 @@ run stands is the place of the next micro-batch to be used - not of those alread
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -115,8 +115,8 @@ def _next_with_content(maker: BatchMaker, epoch: int) -> int:
 
 def load(
     wanted: Iterator[Request], makers: Sequence[BatchMaker], workers: int, pin: bool
-) -> Iterator[Loaded]:
-    """Micro-batches in the order of the requests.
+) -> Generator[Loaded]:
+    """Micro-batches in the order of the requests. Its processes end when it is closed.
 
     Args:
         wanted: see `requests`.

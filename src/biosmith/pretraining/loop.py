@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -114,37 +114,39 @@ class _Run:
         if self.devices.first:
             self._announce()
         advance(self.step)
-        loader, vote, stops = self._load(per_step), Vote(self.devices), False
+        vote, stops = Vote(self.devices), False
         self.watch.start()
-        while self.step < recipe.steps and not stops:
-            check()
-            loaded = list(itertools.islice(loader, per_step // self.devices.replicas))
-            self.trainer.step(self.step, loaded)
-            self.step, self.cursor = self.step + 1, loaded[-1].after
-            self.watch.step_done()
-            ends = self.step == recipe.steps
-            evaluates = self._is_due(recipe.evaluation.every) or ends
-            if self._is_due(recipe.log_every) or evaluates:
-                seconds = self.watch.lap()
-                reporter.take(
-                    self.step,
-                    self.trainer.window,
-                    self._epoch(),
-                    seconds,
-                    self._evaluate() if evaluates else {},
-                )
-                reset_window(self.trainer.window)
-            reporter.write()
-            stops = vote.cast(stop.requested)
-            if self._is_due(recipe.checkpoint_every) or ends or stops:
-                self._checkpoint()
-            advance(1)
+        # Its processes end here, whoever keeps this frame: at exit Python would wait for them for ever.
+        with contextlib.closing(self._load(per_step)) as loader:
+            while self.step < recipe.steps and not stops:
+                check()
+                loaded = list(itertools.islice(loader, per_step // self.devices.replicas))
+                self.trainer.step(self.step, loaded)
+                self.step, self.cursor = self.step + 1, loaded[-1].after
+                self.watch.step_done()
+                ends = self.step == recipe.steps
+                evaluates = self._is_due(recipe.evaluation.every) or ends
+                if self._is_due(recipe.log_every) or evaluates:
+                    seconds = self.watch.lap()
+                    reporter.take(
+                        self.step,
+                        self.trainer.window,
+                        self._epoch(),
+                        seconds,
+                        self._evaluate() if evaluates else {},
+                    )
+                    reset_window(self.trainer.window)
+                reporter.write()
+                stops = vote.cast(stop.requested)
+                if self._is_due(recipe.checkpoint_every) or ends or stops:
+                    self._checkpoint()
+                advance(1)
         vote.close()
 
     def _is_due(self, every: int) -> bool:
         return every > 0 and self.step % every == 0
 
-    def _load(self, per_step: int) -> Iterator[Loaded]:
+    def _load(self, per_step: int) -> Generator[Loaded]:
         recipe, on_gpu = self.recipe, self.device.type == "cuda"
         phases = (phase_of(recipe, step) for step in range(self.step, recipe.steps))
         masked = recipe.objective("masked_language_model")

@@ -145,12 +145,30 @@ def without_shares(shared: Tensor, devices: int) -> Tensor:
 
 
 def settle_gradients(model: nn.Module) -> None:
-    """Add up the gradients of what every device has whole but saw a share of the tokens through (LayerNorm, biases
-    behind a sum, position and segment embeddings), in place. Nothing is done where FSDP has done it."""
+    """Add up the gradients of what every device has whole but saw a share of the tokens through (LayerNorm, position and
+    segment embeddings), in place. Nothing is done where FSDP has done it."""
+    from torch.distributed.tensor import DTensor, Partial, Replicate
+
+    small: list[tuple[nn.Parameter, Tensor]] = []
     for parameter in model.parameters():
         gradient: Any = parameter.grad
-        if gradient is not None and gradient.placements != parameter.placements:  # type: ignore[attr-defined]
+        if gradient is None or gradient.placements == parameter.placements:  # type: ignore[attr-defined]
+            continue
+        if gradient.placements == (Partial(),) and parameter.placements == (Replicate(),):  # type: ignore[attr-defined]
+            small.append((parameter, gradient.to_local()))
+        else:
             parameter.grad = gradient.redistribute(placements=parameter.placements)  # type: ignore[attr-defined]
+    if not small:
+        return
+    # In one message: there are four such vectors a layer, and each message costs the more time the smaller it is.
+    mesh = small[0][0].device_mesh  # type: ignore[attr-defined]
+    sums = torch.cat([local.flatten() for _, local in small])
+    torch.distributed.all_reduce(sums, group=mesh.get_group())
+    for (parameter, local), part in zip(
+        small, sums.split([local.numel() for _, local in small]), strict=True
+    ):
+        settled = DTensor.from_local(part.view_as(local), mesh, [Replicate()], run_check=False)
+        parameter.grad = settled  # type: ignore[assignment]
 
 
 def cross_entropy_sum(logits_MV: Tensor, labels_M: Tensor, pieces: int) -> Tensor:
