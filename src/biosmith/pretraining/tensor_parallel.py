@@ -168,7 +168,7 @@ def settle_gradients(model: nn.Module) -> None:
         small, sums.split([local.numel() for _, local in small]), strict=True
     ):
         settled = DTensor.from_local(part.view_as(local), mesh, [Replicate()], run_check=False)
-        parameter.grad = settled  # type: ignore[assignment]
+        parameter.grad = settled
 
 
 def cross_entropy_sum(logits_MV: Tensor, labels_M: Tensor, pieces: int) -> Tensor:
