@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +82,44 @@ def test_plans_of_the_three_sizes_say_what_fits_and_what_sharing_costs() -> None
         assert again.tokens_per_second == pytest.approx(0.75 * one.tokens_per_second, rel=0.01)
         assert again.memory_gib < 0.5 * one.memory_gib
     assert two.layout == "TP 2"
+
+
+def test_plans_are_within_fifteen_percent_of_what_was_measured() -> None:
+    results = Path(__file__).parents[2] / "benchmarks" / "results"
+    sizes = json.loads((results / "parallel_pretraining.json").read_text(encoding="utf-8"))["sizes"]
+    known = {"one": Layout(1), "tp2": Layout(2, tensor_parallel=2), "fsdp2": Layout(2, "fsdp")}
+    for size, found in sizes.items():
+        for name, row in found["layouts"].items():
+            layout = known[name]
+            # The settings of the benchmark.
+            recipe = apply_overrides(
+                find_recipe(f"biomegatron-{size}", "fast"),
+                [f"batch_tokens={16_384 * layout.replicas}", "batch.micro_batch_tokens=16384"],
+            )
+            planned = plan(recipe, "h200", layout.gpus, layout=layout)
+            assert planned.tokens_per_second == pytest.approx(row["tokens_per_second"], rel=0.15), (
+                size,
+                name,
+            )
+            assert planned.memory_gib == pytest.approx(row["memory_gib"], rel=0.15), (size, name)
+
+
+@pytest.mark.parametrize(
+    ("file", "tokens", "length"), [("scaling_h100.json", 161_000, 128), ("scaling_h200.json", 524_288, 512)]
+)
+def test_replicas_are_planned_as_fast_as_they_were_measured(file: str, tokens: int, length: int) -> None:
+    path = Path(__file__).parents[2] / "benchmarks" / "results" / file
+    found = json.loads(path.read_text(encoding="utf-8"))
+    recipe = apply_overrides(
+        find_recipe("bert-base", "fast"),
+        [f"batch_tokens={tokens}", f"batch.length={length}", "batch.phases=[]"],
+    )
+    one = plan(recipe).tokens_per_second
+    for name, row in (found.get("rows") or found["runs"]).items():
+        if name not in ("1", "one", "fsdp2"):
+            cards = int(name.removeprefix("ddp"))
+            share = plan(recipe, gpus=cards).tokens_per_second / one / cards
+            assert share == pytest.approx(row["share_of_linear"], abs=0.06), (file, name)
 
 
 def test_impossible_layouts_are_refused() -> None:

@@ -8,8 +8,8 @@ from biosmith.errors import UsageError
 from biosmith.models.vae import VaeConfig, count_parameters
 from biosmith.pretraining.elbo_config import VaeRecipe
 from biosmith.pretraining.elbo_run import CUDA_MICRO_BATCH
-from biosmith.pretraining.layouts import Layout
-from biosmith.pretraining.planning import GIB, SCALING, Plan, find_card, share_of_card
+from biosmith.pretraining.layouts import Layout, share_of_linear
+from biosmith.pretraining.planning import GIB, Plan, find_card, share_of_card
 
 # A sentence of PubMed has about 29 pieces in a vocabulary of 30,522 (4,096 abstracts), and its special tokens.
 SENTENCE_TOKENS = 31
@@ -36,7 +36,8 @@ def plan_vae(recipe: VaeRecipe, gpu: str = "h100", gpus: int = 1, corpus_tokens:
     tokens = sentences * min(SENTENCE_TOKENS, recipe.batch.length)
     per_token = flops_per_token(recipe)
     share = share_of_card(recipe.profile, recipe.model.decoder.width)
-    speed = card.teraflops * 1e12 * share * gpus * (1.0 if gpus == 1 else SCALING) / per_token
+    speed = card.teraflops * 1e12 * share * gpus / per_token
+    speed *= share_of_linear(tokens / recipe.steps / speed, gpus)
     hours = tokens / speed / 3600
     memory = memory_gib(recipe, gpus)
     return Plan(

@@ -23,6 +23,12 @@ LINK_SHARE = 0.75  # of it that collective operations of some megabytes reach
 # What is left of it for tensor parallelism, where narrower products and waiting are counted as talk, too: measured with
 # biomegatron-1.2b on two H200s (benchmarks/results/parallel_pretraining.json).
 TENSOR_LINK_SHARE = 0.21
+# A micro-batch of a model whose layers are spread or shared takes this much for each, however narrow they are: the time of the
+# processor that calls torch's modules and collectives. Measured with biomegatron-345m and -800m on two H200s (the same file).
+CALL_SECONDS = 0.008
+# What several whole replicas add to a step: 0.010 to 0.020 measured with BERT-base on 2 H200s, and on 2 and 4 H100s
+# (scaling_h200.json, scaling_h100.json).
+REPLICAS_SECONDS = 0.014
 FSDP_SHARE = 0.93  # of linear speed: gathers take processors from the products beside them; an estimate
 CONTEXT_GIB = 1.0  # of the driver and the libraries
 FULL, LOW = 4, 2  # bytes of a number in float32 and in bfloat16
@@ -135,20 +141,26 @@ def seconds_of_talk(recipe: Recipe, parameters: int, layout: Layout, gpu: str) -
     return moved / (link * TENSOR_LINK_SHARE), hidden / (link * LINK_SHARE)
 
 
+def share_of_linear(seconds: float, replicas: int) -> float:
+    """Share of linear speed that whole replicas (DDP) reach together, where each has work for so many seconds a step."""
+    return 1.0 if replicas == 1 else seconds / (seconds + REPLICAS_SECONDS)
+
+
 def efficiency(
-    recipe: Recipe, parameters: int, layout: Layout, gpu: str, seconds: float, scaling: float
+    recipe: Recipe, parameters: int, layout: Layout, gpu: str, seconds: float, steps: float
 ) -> float:
     """Share of linear speed that the cards reach together.
 
     Args:
         recipe, parameters, layout, gpu: what runs where.
         seconds: of a micro-batch on the cards of a replica, if they had nothing to tell each other.
-        scaling: of replicas with whole parameters (DDP), measured.
+        steps: micro-batches of a replica in a step.
     """
     waits, hidden = seconds_of_talk(recipe, parameters, layout, gpu)
     work = seconds * (4 / 3 if layout.activation_checkpointing else 1.0)
     together = max(work, hidden) + waits
-    share = 1.0
-    if layout.replicas > 1:
-        share = FSDP_SHARE if layout.shares_parameters else scaling
-    return seconds / together * share
+    if layout.shares_parameters:
+        together /= FSDP_SHARE
+    if layout.shares_parameters or layout.tensor_parallel > 1:
+        return seconds / max(together, recipe.model.layers * CALL_SECONDS)
+    return seconds / together * share_of_linear(together * steps, layout.replicas)

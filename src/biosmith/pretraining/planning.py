@@ -53,9 +53,6 @@ UTILISATION = {
     "fast": {384: 0.28, 512: 0.34, 768: 0.40, 1024: 0.41, 2048: 0.48},
     "faithful": {384: 0.12, 512: 0.15, 768: 0.20, 1024: 0.26},
 }
-# Share of linear with several cards: 0.83 to 0.86 measured on 2 and 4 H100s at 40,000 to 80,000 tokens a card and step
-# (benchmarks/results/scaling_h100.json); larger steps come nearer to 1.
-SCALING = 0.85
 # BioM-Transformers, Table 1: the ratio C counts sequences in units of ELECTRA-base++'s 4M steps of 256.
 ELECTRA_SEQUENCES = 4_000_000 * 256
 
@@ -114,11 +111,13 @@ def plan(
     require_shareable_layers(recipe, layout.tensor_parallel)
     speed = card.teraflops * 1e12 * utilisation(recipe) * gpus / per_token
     if layout == Layout(gpus) and recipe.model.kind != "megatron-bert":
-        memory, speed = memory_gib(recipe, card, gpus), speed * (1.0 if gpus == 1 else SCALING)
+        memory = memory_gib(recipe, card, gpus)
+        speed *= layouts.share_of_linear(tokens / recipe.steps / speed, gpus)
     else:
-        memory = layouts.memory_gib(recipe, parameters, layout)
-        seconds = layouts.micro_batch(recipe, layout) * layout.replicas / speed
-        speed *= layouts.efficiency(recipe, parameters, layout, gpu, seconds, SCALING)
+        memory, micro = layouts.memory_gib(recipe, parameters, layout), layouts.micro_batch(recipe, layout)
+        in_a_step = max(1.0, tokens / recipe.steps / layout.replicas / micro)
+        seconds = micro * layout.replicas / speed
+        speed *= layouts.efficiency(recipe, parameters, layout, gpu, seconds, in_a_step)
     hours = tokens / speed / 3600
     sequences = sum(
         count * max(1, size // length) for count, (_, _, length, size) in zip(counts, parts, strict=True)
