@@ -18,7 +18,8 @@
 Learning rate, batch and schedule are the same in all but `modern` and `replaced-tokens`, which have their recipes' rates. Each
 model is tuned on the datasets with several seeds at fixed settings. Every stage is kept: the same command goes on after a
 stop, `--arms` and `--stages` do a part, on another card too. Prints means with Student's intervals, and each arm's difference
-from its control with its interval and both tests (`bench compare`); writes benchmarks/results/study.json and study.png.
+from its control with its interval and both tests (`bench compare`); writes benchmarks/results/study.json, study.png and
+study-losses.png.
 """
 
 from __future__ import annotations
@@ -102,8 +103,9 @@ def main() -> None:
     found: dict[str, Any] = {
         "settings": {key: str(value) for key, value in vars(given).items()},
         "machine": describe_machine(torch.device(given.device)),
-        "pretraining": {arm: last_values(given.work / "runs" / arm) for arm in done},
+        "pretraining": {arm: followed(given.work / "runs" / arm) for arm in done},
     }
+    draw_losses(found["pretraining"], given.out.with_name(f"{given.out.stem}-losses.png"))
     if "bench" in given.stages:
         found |= bench(done, given)
         draw(found["results"], done, given.out.with_suffix(".png"))
@@ -183,6 +185,13 @@ def train(arm: str, given: Any) -> None:
     print(f"{arm}: {json.dumps(last_values(run))}", flush=True)
 
 
+def followed(run: Path) -> dict[str, Any]:
+    """The last values of a run's log, and its loss by steps."""
+    lines = read_metrics(run)
+    curve = [[line["step"], round(line["loss"], 4)] for line in lines if "loss" in line]
+    return last_values(run) | {"curve": curve}
+
+
 def last_values(run: Path) -> dict[str, Any]:
     """The last value of everything that a run's log has."""
     return {key: value for line in read_metrics(run) for key, value in line.items()}
@@ -208,6 +217,23 @@ def bench(done: list[str], given: Any) -> dict[str, Any]:
             for arm, control in pairs.items()
         },
     }
+
+
+def draw_losses(arms: dict[str, dict[str, Any]], picture: Path) -> None:
+    """Every arm's loss in training by steps. Where masks differ, so do the losses of equal models."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axis = figure.subplots()
+    for arm, found in arms.items():
+        few = len(found["curve"]) < 10  # a line between them would tell of steps that nobody saw
+        axis.plot(*zip(*found["curve"], strict=True), "o" if few else "-", label=arm, linewidth=1.5)
+    axis.set(xlabel="step", ylabel="loss in training, nats")
+    axis.grid(alpha=0.25)
+    axis.legend()
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    FigureCanvasAgg(figure).print_png(str(picture))
 
 
 def draw(results: dict[str, Any], arms: list[str], picture: Path) -> None:
