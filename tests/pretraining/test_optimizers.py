@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from biosmith.models.bert import BertConfig, PretrainingModel
@@ -19,6 +21,7 @@ from biosmith.pretraining.config import (
     WarmupStableDecay,
 )
 from biosmith.pretraining.optimizers import make_optimizers, parameter_groups, update
+from biosmith.pretraining.parallel import Devices, shard
 from biosmith.pretraining.schedules import learning_rate
 
 
@@ -70,6 +73,35 @@ def test_gradients_are_clipped_by_their_global_norm() -> None:
     assert norm.item() == pytest.approx(5.0) and skipped.item() == 0
     assert optimizer.state[one.weight]["exp_avg"].item() == pytest.approx(0.1 * 0.6)
     assert optimizer.state[two.weight]["exp_avg"].item() == pytest.approx(0.1 * 0.8)
+
+
+@pytest.mark.parametrize("correct", [True, False])
+def test_spread_parameters_are_updated_as_whole_ones_without_asking_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, correct: bool
+) -> None:
+    def layers() -> list[nn.Linear]:
+        torch.manual_seed(0)
+        return [nn.Linear(4, 4), nn.Linear(4, 4)]
+
+    config = AdamW(bias_correction=correct)
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'meeting'}", rank=0, world_size=1)
+    try:
+        whole, spread = nn.Sequential(*layers()), nn.Sequential(*layers())
+        shard(list(spread), spread, False, Devices(torch.device("cpu"), 0, 1, "fsdp"))
+        optimizers = [make_optimizers(model, config) for model in (whole, spread)]
+        for factor in (1.0, math.nan, 3.0):
+            for model in (whole, spread):
+                (factor * model(torch.ones(2, 4)).square()).sum().backward()
+            with monkeypatch.context() as patched:
+                # Each would wait for the device.
+                patched.setattr(torch.Tensor, "item", lambda self: pytest.fail("the host asked"))
+                patched.setattr(torch.Tensor, "__bool__", lambda self: pytest.fail("the host asked"))
+                skips = [update(made, 1e-2, 1.0)[1] for made in optimizers]
+            assert [skip.item() for skip in skips] == [float(math.isnan(factor))] * 2
+            for one, part in zip(whole.parameters(), spread.parameters(), strict=True):
+                assert torch.equal(one, part.full_tensor())  # type: ignore[attr-defined]
+    finally:
+        dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from biosmith.pretraining.config import AdamW, Lamb, Muon, Optimizer
-from biosmith.pretraining.parallel import gather, is_spread, local_part
+from biosmith.pretraining.parallel import gather
 
 # Adam corrects its averages by 1 - beta ** t. From this t on the correction is exactly 1 in every precision, and
 # t + 1 == t in float32, so that it stays there: Adam without bias correction, by the stock kernels.
@@ -182,23 +182,9 @@ def update(
     scale = (norm / clip_norm).clamp(min=1.0) if clip_norm > 0 else torch.ones_like(norm)
     for group in groups:
         group["lr"] = learning_rate
-    if gradients and is_spread(gradients[0]):
-        _update_spread(optimizers, gradients, scale, bool(skipped.item()))
-    else:
-        for optimizer in optimizers:
-            optimizer.grad_scale, optimizer.found_inf = scale, skipped  # type: ignore[attr-defined]
-            optimizer.step()
+    for optimizer in optimizers:
+        optimizer.grad_scale, optimizer.found_inf = scale, skipped  # type: ignore[attr-defined]
+        optimizer.step()
     for optimizer in optimizers:
         optimizer.zero_grad(set_to_none=True)
     return norm, skipped
-
-
-def _update_spread(
-    optimizers: Sequence[torch.optim.Optimizer], gradients: Sequence[Tensor], scale: Tensor, skip: bool
-) -> None:
-    """The fused kernels do not take a scale beside spread tensors, so it is applied before."""
-    if skip:
-        return
-    torch._foreach_div_([local_part(gradient) for gradient in gradients], scale)
-    for optimizer in optimizers:
-        optimizer.step()
