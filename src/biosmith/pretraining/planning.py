@@ -114,8 +114,10 @@ def plan(
         memory = memory_gib(recipe, card, gpus)
         speed *= layouts.share_of_linear(tokens / recipe.steps / speed, gpus)
     else:
-        memory, micro = layouts.memory_gib(recipe, parameters, layout), layouts.micro_batch(recipe, layout)
-        in_a_step = max(1.0, tokens / recipe.steps / layout.replicas / micro)
+        memory = layouts.memory_gib(recipe, parameters, layout)
+        a_replica = tokens / recipe.steps / layout.replicas  # tokens of a step
+        micro = min(layouts.micro_batch(recipe, layout), a_replica)
+        in_a_step = a_replica / micro
         seconds = micro * layout.replicas / speed
         speed *= layouts.efficiency(recipe, parameters, layout, gpu, seconds, in_a_step)
     hours = tokens / speed / 3600
