@@ -87,9 +87,8 @@ class _Records:
         self._held_from = self._size = 0  # bytes before the first piece, bytes read
         self._lines = 0  # lines read
         self._starts: deque[int] = deque()  # places of the records that were not handed on
-        self._prologs: list[
-            bytes
-        ] = []  # what may open the file before a record; the one that did last comes first
+        # What may open the file before a record; the one that did last comes first.
+        self._prologs: list[bytes] = []
         self._once_more = b""  # held, and to be read by a new parser
         self._begun = 0  # records whose beginnings the parser was given since it gave one
 
