@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import step_profile
 from biosmith.models.bert import PretrainingModel
 from biosmith.pretraining.config import Recipe, apply_overrides
 from biosmith.pretraining.layouts import Layout
@@ -119,6 +120,7 @@ def read_arguments() -> Any:
     parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--no-peer", action="store_true", help="leave out the row of transformers")
+    parser.add_argument("--profile", action="store_true", help="say where the time of a step goes on a card")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--worker", choices=["speed", "check", "alone"])
@@ -161,7 +163,9 @@ def launch(arguments: Any, name: str, size: str, work_of: str, temporary: Path) 
     for key in ("micro_tokens", "accumulate", "steps", "repeats", "compile", "workers"):
         command += [f"--{key.replace('_', '-')}", str(getattr(arguments, key))]
     command += [
-        f"--{key.replace('_', '-')}" for key in ("recompute", "tiny", "no_peer") if getattr(arguments, key)
+        f"--{key.replace('_', '-')}"
+        for key in ("recompute", "tiny", "no_peer", "profile")
+        if getattr(arguments, key)
     ]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -229,7 +233,9 @@ def speed(
             trainer.step(number, loaded)
             yield sum(item.counts.tokens for item in loaded)
 
-    rates = timed(steps(), devices, arguments)
+    doing = steps()
+    rates = timed(doing, devices, arguments)
+    profiled = step_profile.profile_steps(doing) if arguments.profile and on_gpu else None
     planned = plan(recipe, gpus=layout.gpus, layout=with_recompute(layout, arguments))
     found: dict[str, Any] = {"tokens_per_second": statistics.median(rates), "rates": rates}
     window, _ = read_window(trainer.window.tolist())
@@ -239,6 +245,7 @@ def speed(
         "planned_memory_gib": planned.memory_gib,
     }
     if on_gpu:
+        found |= {} if profiled is None else {"microseconds a step": profiled}
         found["memory_gib"] = torch.cuda.max_memory_reserved() / 2**30
         found["allocated_gib"] = torch.cuda.max_memory_allocated() / 2**30
     return found
@@ -385,6 +392,8 @@ def show(size: str, name: str, row: dict[str, Any], alone: dict[str, Any]) -> No
         row["planned / measured memory"] = row["planned_memory_gib"] / row["memory_gib"]
         parts.append(f"{row['memory_gib']:.1f} GiB (planned {row['planned_memory_gib']:.1f})")
     print(", ".join(parts), flush=True)
+    if "microseconds a step" in row:
+        step_profile.show(row["microseconds a step"])
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import step_profile
 from biosmith.models.bert import PretrainingModel
 from biosmith.pretraining.config import Recipe
 from biosmith.pretraining.loading import Cursor, load, requests
@@ -61,6 +62,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=min(8, (os.cpu_count() or 1)))
     parser.add_argument("--compile", default="default", help="mode of torch.compile, or off")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--profile", action="store_true", help="say where the time of our steps goes")
     parser.add_argument("--out", type=Path, default=RESULT)
     arguments = parser.parse_args()
     torch.set_float32_matmul_precision("high")
@@ -90,13 +92,10 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
 
 def measure_recipe(name: str, store: TokenStore, device: torch.device, arguments: Any) -> dict[str, Any]:
     """All rows of a recipe."""
+    profiles: dict[str, dict[str, float]] = {}
     measures: dict[str, Callable[[], list[float]]] = {
-        "ours fast": lambda: ours(
-            make_recipe(name, "fast", store, device, arguments), store, device, arguments
-        ),
-        "ours faithful": lambda: ours(
-            make_recipe(name, "faithful", store, device, arguments), store, device, arguments
-        ),
+        "ours fast": lambda: ours(name, "fast", store, device, arguments, profiles),
+        "ours faithful": lambda: ours(name, "faithful", store, device, arguments, profiles),
         PADDED: lambda: transformers_trainer(name, store, device, arguments, padded=True),
         BLOCKS: lambda: transformers_trainer(name, store, device, arguments, padded=False),
         "ceiling": lambda: ceiling(make_recipe(name, "fast", store, device, arguments), device, arguments),
@@ -120,6 +119,9 @@ def measure_recipe(name: str, store: TokenStore, device: torch.device, arguments
             rows[row]["memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
             torch.cuda.reset_peak_memory_stats()
         print(f"{name:14} {row:20} {middle:12,.0f} tokens/s", flush=True)
+        if (profiled := profiles.get(row)) is not None:
+            rows[row]["microseconds a step"] = profiled
+            step_profile.show(profiled)
     rates = {row: v["tokens_per_second"] for row, v in rows.items() if "tokens_per_second" in v}
     for row, other in itertools.product(("ours fast", "ours faithful"), (PADDED, BLOCKS, "ceiling")):
         if row in rates and other in rates:
@@ -141,8 +143,16 @@ def make_recipe(name: str, profile: Any, store: TokenStore, device: torch.device
     return settle(dataclasses.replace(recipe, batch=batch), store, device)
 
 
-def ours(recipe: Recipe, store: TokenStore, device: torch.device, arguments: Any) -> list[float]:
-    """Real tokens a second of our step, each repeat."""
+def ours(
+    name: str,
+    profile: str,
+    store: TokenStore,
+    device: torch.device,
+    arguments: Any,
+    profiles: dict[str, dict[str, float]],
+) -> list[float]:
+    """Real tokens a second of our step, each repeat; where the time of one goes, into `profiles` if asked for."""
+    recipe = make_recipe(name, profile, store, device, arguments)
     torch.manual_seed(0)
     model = PretrainingModel(
         recipe.model, next_sentence=recipe.objective("next_sentence_prediction") is not None
@@ -158,7 +168,11 @@ def ours(recipe: Recipe, store: TokenStore, device: torch.device, arguments: Any
             trainer.step(number, [loaded])
             yield loaded.counts.tokens
 
-    return timed(steps(), device, arguments)
+    doing = steps()
+    rates = timed(doing, device, arguments)
+    if arguments.profile and device.type == "cuda":
+        profiles[f"ours {profile}"] = step_profile.profile_steps(doing)
+    return rates
 
 
 def timed(steps: Iterator[int], device: torch.device, arguments: Any) -> list[float]:
