@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 
 import biosmith.bench.mock
-from biosmith.artefact import digest_file, load_manifest
+from biosmith.artefact import Manifest, digest_file, load_manifest
 from biosmith.bench.locating import locate
 from biosmith.bench.scoring import score_predictions
 from biosmith.cli import main
 from biosmith.errors import BadInput, UsageError
 from biosmith.rejects import Rejects
 from biosmith.tasks.data_files import OwnData, own_kind, score_kind
+from biosmith.tasks.finetuning import evaluate, fit_source, write_predictions
 from biosmith.tasks.instances import Answer, Entity, Instance, Question
 from biosmith.tasks.locking import hold
+from biosmith.tasks.settings import AnswerSettings, SequenceSettings
 
 MOCK = Path(biosmith.bench.mock.__file__).parent
 Command = Callable[..., tuple[int, dict[str, Any]]]
@@ -428,3 +430,151 @@ def test_a_folder_of_another_name_is_no_dataset_unless_it_is_said_to_be(tmp_path
         locate(tmp_path, ["similarity"], "ddi")
     with pytest.raises(UsageError, match="PubMedQA is not in"):
         locate(tmp_path, ["yesno"], "pubmedqa")
+
+
+def test_a_file_named_like_its_split_comes_before_others_that_begin_like_it(tmp_path: Path) -> None:
+    write(tmp_path / "train-old.tsv", "old\tx\n")
+    write(tmp_path / "train.2020.tsv", "older\tx\n")
+    write(tmp_path / "train.tsv", "new\tx\n")
+    write(tmp_path / "train.entities.jsonl", "{}\n")
+    assert [i.text for i in read("relation", tmp_path)] == ["new"]
+    for name in ("train.tsv", "train.2020.tsv"):
+        (tmp_path / name).unlink()
+    assert [i.text for i in read("relation", tmp_path)] == ["old"]
+
+
+def test_a_table_without_a_header_has_the_columns_of_its_first_row(tmp_path: Path) -> None:
+    # A tab inside a text: "b" is not an id.
+    write(tmp_path / "train.tsv", "a\tx\nb\tc\tx\nd\ty\n")
+    rejects = Rejects()
+    found = OwnData(tmp_path, "classification").load("train", rejects)
+    assert [i.text for i in found] == ["a", "d"]
+    assert rejects.items[0]["reason"] == "has 3 columns, the first row 2"
+
+
+@pytest.mark.parametrize("header", ["abstract\tlabel", "premise\thypothesis\tLabel", "id\tabstract\tscore"])
+def test_a_header_that_names_no_text_is_no_instance(tmp_path: Path, header: str) -> None:
+    write(tmp_path / "train.tsv", header + "\n" + "\t".join(["a"] * len(header.split("\t"))) + "\n")
+    with pytest.raises(BadInput, match="line 1: the header names no text"):
+        read("classification", tmp_path)
+
+
+def test_of_keys_that_mean_the_same_our_own_name_counts_or_none(tmp_path: Path) -> None:
+    lines: list[dict[str, Any]] = [
+        {"text": "gout", "document": "D1", "label": "x", "score": 0.5, "id": 7, "pmid": "8"},
+        {"sentence": "gout", "document": "D1", "label": "x"},
+    ]
+    write(tmp_path / "train.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    rejects = Rejects()
+    (one,) = OwnData(tmp_path, "classification").load("train", rejects)
+    assert (one.id, one.text, one.label) == ("7", "gout", "x")
+    assert rejects.items[0]["reason"] == "sentence and document both mean the text"
+
+
+def test_json_files_hold_json_however_it_is_laid_out(tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", ' {"text": "gout", "label": "x"}\n["ache", "y"]\n')
+    rejects = Rejects()
+    assert [i.text for i in OwnData(tmp_path, "classification").load("train", rejects)] == ["gout"]
+    assert rejects.items[0]["reason"] == "is not a JSON object"
+    write(tmp_path / "dev.json", json.dumps({"text": "ache", "label": "y"}, indent=1))
+    assert [i.text for i in read("classification", tmp_path, "dev")] == ["ache"]
+    write(tmp_path / "test.json", json.dumps({"data": []}, indent=1))
+    with pytest.raises(BadInput, match="record 1: a text and a label are expected, found data"):
+        read("classification", tmp_path, "test")
+
+
+def test_group_0_is_a_group_and_no_label_is_none(tmp_path: Path) -> None:
+    lines = [{"text": "a", "labels": ["x"], "group": 0}, {"text": "b", "labels": None, "group": 0}]
+    write(tmp_path / "train.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    first, second = read("documents", tmp_path)
+    assert (first.group, second.group, second.label) == ("0", "0", ())
+    # One document, whose only label was found: with each sentence alone the second would have one that is wrong.
+    assert score_kind("documents", [first, second], [["x"], ["x"]])["value"] == 1.0
+    # The third instance has no group, and is not one of the group that has its number for a name.
+    gold = [Instance("1", "", ("x",), group="2"), Instance("1", "", ("x",)), Instance("1", "", ("x",))]
+    assert score_kind("documents", gold, [["x"], ["x"], []])["recall"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("kind", ["classification", "squad"])
+def test_lone_surrogates_of_json_are_replaced(kind: str, tmp_path: Path) -> None:
+    # Half of a character can be spelled in JSON; no tokenizer reads it, and no file can hold it.
+    record = {"text": "go\ud800ut", "label": "\udfffx", "question": "go\ud800ut", "context": "a"}
+    record.pop("question" if kind == "classification" else "text")
+    for name, content in (("train.jsonl", json.dumps(record)), ("train.json", json.dumps([record]))):
+        write(tmp_path / name, content)
+        (found,) = read(kind, tmp_path)
+        assert found.text == "go\ufffdut"
+        (tmp_path / name).unlink()
+
+
+def test_a_file_by_itself_is_no_dev_split(tiny_model: Path, tmp_path: Path, command: Command) -> None:
+    file = write(tmp_path / "train.tsv", "gout\tyes\nrare\tno\n")
+    quick = ("--override", "epochs=1", "device=cpu")
+    call = ("finetune", "classification", "--model", tiny_model, "--data", file, "--out", tmp_path / "out")
+    code, made = command(*call, *quick)
+    assert code == 0 and made["dev_value"] is None
+    assert len(load_manifest(tmp_path / "out").inputs) == 2  # the model and one file
+
+
+def test_one_pair_has_no_correlation(tiny_model: Path, tmp_path: Path, command: Command) -> None:
+    write(tmp_path / "train.tsv", "a\tb\t1\nb\tc\t2\n")
+    write(tmp_path / "dev.tsv", "a\tb\t1\n")
+    out = tmp_path / "out"
+    call = ("finetune", "similarity", "--model", tiny_model, "--data", tmp_path, "--out", out)
+    quick = ("--override", "epochs=1", "device=cpu")
+    code, said = command(*call, *quick)
+    assert code == 1 and "dev.tsv: holds one pair; a correlation needs two" in said["error"]
+    (tmp_path / "dev.tsv").rename(tmp_path / "test.tsv")
+    assert command(*call, *quick)[0] == 0
+    code, said = command("evaluate", out, "--data", tmp_path, "--device", "cpu")
+    assert code == 1 and "test.tsv: holds one pair; a correlation needs two" in said["error"]
+
+
+def test_labels_of_the_dev_split_that_are_not_learnt_are_said(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "train.tsv", "gout\tyes\nrare\tno\n")
+    write(tmp_path / "dev.tsv", "gout\tyes\nrare\tnever\n")
+    settings = SequenceSettings(epochs=1, device="cpu")
+    fit_source(OwnData(tmp_path, "classification"), tiny_model, settings)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "has labels that the train split lacks, never right there: never" in said
+
+
+def test_predictions_of_groups_are_named_by_them_however_many_texts_each_has(tmp_path: Path) -> None:
+    def names(*groups: str) -> list[str]:
+        questions = [Question("1", "which", "gout", group=group) for group in groups]
+        count = len(set(groups) - {""}) + groups.count("")
+        write_predictions(tmp_path / "p.jsonl", questions, [["gout"]] * count)
+        return [json.loads(x)["id"] for x in (tmp_path / "p.jsonl").read_text("utf-8").splitlines()]
+
+    assert names("q", "q", "r") == ["q", "r"]
+    assert names("q", "r") == ["q", "r"]  # one text each
+    assert names("", "", "q", "q") == ["1", "1", "q"]  # questions alone, of one id
+
+
+def test_questions_without_answers_are_said_to_have_no_score(
+    tiny_model: Path, tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = {"id": "1", "question": "what", "context": "gout"}
+    write(
+        tmp_path / "train.jsonl",
+        json.dumps({**line, "answers": [{"text": "gout", "answer_start": 0}]}) + "\n",
+    )
+    write(tmp_path / "test.jsonl", json.dumps(line) + "\n")
+    fit_source(OwnData(tmp_path, "squad"), tiny_model, AnswerSettings(epochs=1, device="cpu"))[0].save(
+        tmp_path / "out", Manifest("tuned")
+    )
+    evaluate(tmp_path / "out", OwnData(tmp_path, "squad"), "test", device="cpu")
+    assert "test.jsonl has an answer: the score says nothing" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_relation_of_one_mention_is_set_aside(tmp_path: Path) -> None:
+    # Found when the texts are made, it would end the run.
+    entities = [[0, 7, "DRUG"], [9, 13, "DISEASE"]]
+    lines = [{"text": "aspirin, gout", "label": "x", "entities": entities[:n]} for n in (1, 2)]
+    write(tmp_path / "train.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    rejects = Rejects()
+    (one,) = OwnData(tmp_path, "relation").load("train", rejects)
+    assert len(one.entities) == 2
+    assert rejects.items[0]["reason"] == "two entities are expected, not 1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from biosmith.tasks.metrics.entities import score_tags
 from biosmith.tasks.metrics.similarity import pearson
 from biosmith.tasks.network import load_tagger
 from biosmith.tasks.settings import RelationSettings, SequenceSettings, TaggingSettings
-from biosmith.tasks.tagged import load_split
+from biosmith.tasks.tagged import TaggedSentence, load_split
 
 QUICK: dict[str, Any] = {
     "learning_rate": 1e-2,
@@ -382,3 +383,86 @@ def test_an_unknown_label_is_named_with_its_line(tiny_model: Path) -> None:
     odd = Instance("7", "gout", "mayhap", "rare", file="train.tsv", line=3)
     with pytest.raises(BadInput, match=r"train\.tsv, line 3 \(7\).*'mayhap'.*yes, no"):
         fitting.fit("yesno", tiny_model, [odd], None, SequenceSettings(), labels=("yes", "no"))
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [
+        ("regression", "similarity"),
+        ("multi_label_classification", "documents"),
+        ("single_label_classification", "classification"),
+        (None, "classification"),
+    ],
+)
+def test_what_others_tuned_is_read_as_what_it_is(
+    problem: str | None, kind: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    labels = 1 if kind == "similarity" else 3
+    model = AutoModelForSequenceClassification.from_pretrained(
+        tiny_model, num_labels=labels, problem_type=problem
+    )
+    model.save_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.save_pretrained(tmp_path)
+    logits = model.eval()(**tokenizer("gout", "rare", return_tensors="pt")).logits[0].detach()
+    expected: Any = {
+        "similarity": pytest.approx(float(logits[0])),
+        "documents": [f"LABEL_{i}" for i, x in enumerate(logits) if x > 0],
+        "classification": f"LABEL_{int(logits.argmax())}",
+    }[kind]
+    tuned = fitting.load_tuned(tmp_path, "cpu")
+    assert tuned.kind == kind
+    assert tuned.predict([Instance("1", "gout", "", "rare")]).values == [expected]
+
+
+def test_what_a_kind_has_no_use_for_is_refused_before_training(tiny_model: Path) -> None:
+    def fit(kind: str, *train: Any) -> None:
+        fitting.fit(kind, tiny_model, train, None, fitting.settings_of(kind)(device="cpu"))
+
+    with pytest.raises(UsageError, match="squad takes instances of Question, not of Instance"):
+        fit("squad", Instance("1", "gout", "x"))
+    with pytest.raises(BadInput, match="a number is expected as label"):
+        fit("similarity", Instance("1", "gout", float("nan"), "rare"))
+    with pytest.raises(BadInput, match="line 7: a sentence has 2 words and 1 tags"):
+        fit("tagging", TaggedSentence(("gout", "is"), ("B-D",), "here", 7))
+    with pytest.raises(UsageError, match="no text of the training split has a piece"):
+        fit("tagging", TaggedSentence(("\x00",), ("B-D",), "here", 1))
+
+
+def test_no_dev_instances_choose_no_epoch(tiny_model: Path) -> None:
+    # Each epoch would score 0, and the first of equals is kept.
+    train = [Instance("1", "gout", "x"), Instance("2", "rare", "y")]
+    settings = SequenceSettings(epochs=2, device="cpu")
+    tuned = fitting.fit("classification", tiny_model, train, [], settings)
+    assert (tuned.counts["epoch"], tuned.counts["dev_value"]) == (2, None)
+
+
+def test_a_tagger_that_lost_its_crf_is_no_tagger_without_one(
+    tiny_model: Path, tagging_data: Path, tmp_path: Path
+) -> None:
+    sentences = load_split(tagging_data, "train").sentences
+    settings = TaggingSettings(epochs=1, head="crf", device="cpu")
+    fitting.fit("tagging", tiny_model, sentences, None, settings).save(tmp_path / "out", Manifest("tuned"))
+    (tmp_path / "out" / "head.safetensors").unlink()
+    with pytest.raises(BadInput, match=r"lacks head\.safetensors, which its manifest names"):
+        fitting.load_tuned(tmp_path / "out", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", '{"id2label": {"a": "x"}}', "the keys of id2label are not numbers"),
+        ("tokenizer.json", "[]", "has no tokenizer that can be loaded"),
+        ("tokenizer_config.json", "[]", "has no tokenizer that can be loaded"),
+    ],
+)
+def test_a_file_of_another_form_is_named(
+    name: str, content: str, message: str, tuned: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(tuned, folder)
+    (folder / name).write_text(content, encoding="utf-8")
+    with pytest.raises((BadInput, UsageError), match=message):
+        fitting.load_tuned(folder, "cpu")

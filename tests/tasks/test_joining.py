@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from biosmith.errors import UsageError
+from biosmith.errors import BadInput, UsageError
 from biosmith.tasks import ner
 from biosmith.tasks.joining import join, only_types, parse_names, rename_types, right_answers, unmarked_sets
 from biosmith.tasks.labels import LabelSet
 from biosmith.tasks.network import tagging_loss
 from biosmith.tasks.settings import TaggingSettings
 from biosmith.tasks.tagged import TaggedData, TaggedSentence
+from biosmith.tasks.tagging import check_tags
 
 
 def corpus(*sentences: str) -> TaggedData:
@@ -120,3 +121,10 @@ def test_types_are_renamed_and_filtered(tmp_path: Path) -> None:
     assert parse_names(("GENE=Gene",)) == {"GENE": "Gene"}
     with pytest.raises(UsageError, match="OLD=NEW"):
         parse_names(("GENE",))
+
+
+def test_an_unknown_tag_is_named_beside_the_tags_of_its_own_file() -> None:
+    known = TaggedSentence(("gout",), ("B-Disease",), "diseases", 1)
+    unknown = TaggedSentence(("BRCA1",), ("B-Gene",), "genes", 1)
+    with pytest.raises(BadInput, match=r"genes, line 1: .* \(this file has B-Gene\)"):
+        check_tags([known, unknown], LabelSet.of_types(["Disease"]))

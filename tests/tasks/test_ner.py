@@ -206,3 +206,60 @@ def test_the_commands_print_their_contract(
     assert "exists already" in json.loads(capsys.readouterr().out)["error"]
     assert main([*arguments[:-1], str(out) + "2", "--override", "epoch=1"]) == 2
     assert "learning_rate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("max_length", [-5, 0, 1, 7])
+def test_a_length_that_leaves_no_room_for_words_is_refused(
+    tuned: Path, tagging_data: Path, max_length: int
+) -> None:
+    with pytest.raises(UsageError, match=f"max_length must be at least 8, not {max_length}"):
+        evaluate(tuned, tagging_data, max_length=max_length)
+
+
+def test_checkpoints_of_another_task_are_not_taken_up(
+    tiny_model: Path, tagging_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # ner and pico learn the same from the same files, but choose the best epoch by different scores.
+    identities = []
+
+    def fit(*_: object, identity: object, **__: object) -> None:
+        identities.append(identity)
+        raise UsageError("seen enough")
+
+    monkeypatch.setattr("biosmith.tasks.fit_tagging.fit", fit)
+    for task in ("ner", "pico"):
+        with pytest.raises(UsageError, match="seen enough"):
+            finetune(tiny_model, tagging_data, tmp_path / "out", task=task)
+    assert identities[0] != identities[1]
+
+
+def test_the_folder_one_stands_in_can_be_the_output(
+    tiny_model: Path, tagging_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its work folder lies beside it: inside, the output would be found filled when training is over.
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    finetune(tiny_model, tagging_data, Path(), TaggingSettings(epochs=1, device="cpu"))
+    assert load_manifest(tmp_path / "here").kind == "tuned"
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+
+
+def test_a_dev_split_without_mentions_chooses_no_epoch(
+    tiny_model: Path, tagging_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Every epoch scores 0 on it, and the first of equals would be kept.
+    (tmp_path / "train.tsv").write_bytes((tagging_data / "train.tsv").read_bytes())
+    (tmp_path / "dev.tsv").write_text("rare\tO\n", encoding="utf-8")
+    made = finetune(tiny_model, tmp_path, tmp_path / "out", TaggingSettings(epochs=3, device="cpu"))
+    assert made["epoch"] == 3 and made["dev_value"] is None
+    assert "its dev split has no mention, and chooses no epoch" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_split_without_mentions_is_said_to_have_no_score(
+    tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test.tsv").write_text("gout\tO\n", encoding="utf-8")
+    assert evaluate(tuned, tmp_path).conll.overall.gold == 0
+    assert "its test split has no mention; the score says nothing" in " ".join(
+        capsys.readouterr().err.split()
+    )

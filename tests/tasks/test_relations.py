@@ -208,3 +208,21 @@ def test_every_prepared_instance_has_its_two_mentions(name: str, shared_data: Pa
         text = row.split("\t")[1]
         what = present(Instance("1", text, "x"), RelationSettings())
         assert all(text[a] == "@" and text[b - 1] == "$" for a, b in what.mentions)
+
+
+@pytest.mark.parametrize("dummy", ["{type}{x}", "{{type}", "{type}{0}", "{type}{"])
+def test_braces_of_a_dummy_are_characters_like_any_other(dummy: str) -> None:
+    settings = RelationSettings(dummy=dummy)
+    what = present(Instance("1", TEXT, "x", entities=(CHEMICAL, GENE)), settings)
+    assert parts(what)[0] == dummy.replace("{type}", "CHEMICAL")
+
+
+def test_a_marker_that_is_empty_is_refused() -> None:
+    with pytest.raises(UsageError, match="markers must not be empty"):
+        RelationSettings(text="markers", markers=("<<", ">>", "", "]]"))
+
+
+def test_a_closing_marker_is_looked_for_behind_its_opening_one() -> None:
+    text = "pH >> 7 , << aspirin >> inhibits [[ COX-1 ]]"
+    what = present(Instance("1", text, "x"), RelationSettings(text="markers"))
+    assert [part.strip() for part in parts(what)] == ["aspirin", "COX-1", "<<", "[["]

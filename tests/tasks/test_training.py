@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from biosmith.errors import BiosmithError, UsageError
+from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.tasks import training
 from biosmith.tasks.batches import Batch
 from biosmith.tasks.inputs import Example
@@ -48,7 +49,10 @@ class Stopped(Exception):
 
 
 def run(
-    settings: TrainingSettings, work: Path | None = None, stop_in: int | None = None
+    settings: TrainingSettings,
+    work: Path | None = None,
+    stop_in: int | None = None,
+    learnt: list[Example] | None = None,
 ) -> tuple[History, Tiny]:
     network = Tiny()
     batches = 0
@@ -60,7 +64,7 @@ def run(
             raise Stopped
         return network.loss(batch)
 
-    return train(network, examples(), loss_of, settings, work=work), network
+    return train(network, learnt or examples(), loss_of, settings, work=work), network
 
 
 def weights(network: nn.Module) -> Tensor:
@@ -232,3 +236,36 @@ def test_unknown_devices_are_refused() -> None:
     assert choose_device("cpu").type == "cpu"
     with pytest.raises(UsageError, match="device 'tpu9' is unknown"):
         choose_device("tpu9")
+
+
+def test_checkpoints_of_other_labels_are_not_taken_up(tmp_path: Path) -> None:
+    # The same files with other names of types (--rename): as many sequences, whose labels come in another order.
+    renamed = [dataclasses.replace(example, target=1 - example.target) for example in examples()]
+    with pytest.raises(Stopped):
+        run(SETTINGS, tmp_path / "work", stop_in=15)
+    _, resumed = run(SETTINGS, tmp_path / "work", learnt=renamed)
+    assert torch.equal(weights(resumed), weights(run(SETTINGS, learnt=renamed)[1]))
+
+
+@pytest.mark.parametrize("name", ["mps", "meta", "xpu"])
+def test_devices_that_nothing_here_runs_on_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"device '{name}' is not supported; valid: auto, cpu, cuda"):
+        choose_device(name)
+
+
+def test_a_cuda_device_behind_the_last_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert choose_device("cuda:1") == torch.device("cuda:1")
+    with pytest.raises(UsageError, match="device 'cuda:2': this machine has 2 CUDA devices"):
+        choose_device("cuda:2")
+
+
+@pytest.mark.parametrize("left", [0, 100, -100])
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, left: int) -> None:
+    with pytest.raises(Stopped):
+        run(SETTINGS, tmp_path / "work", stop_in=15)
+    file = tmp_path / "work" / "checkpoint.pt"
+    file.write_bytes(file.read_bytes()[:left])
+    with pytest.raises(BadInput, match=r"checkpoint\.pt: cannot be read; remove .*work to begin anew"):
+        run(SETTINGS, tmp_path / "work")

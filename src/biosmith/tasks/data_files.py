@@ -3,7 +3,7 @@
 Files are `train`, `dev` (or `devel`, `validation`, ...) and `test` with .tsv, .txt, .jsonl or .json, plain, .gz or .xz.
 
 - A table has a header that names its columns (`COLUMNS`), or none: text, label; id, text, label (of pairs: text, pair,
-  label); id, text, pair, label. Several labels are separated by commas.
+  label); id, text, pair, label, as many as the first row has. Several labels are separated by commas.
 - JSON lines, or a JSON list in a .json file, have the same names as keys; `labels` may be a list, `entities` two lists
   of start, end and type.
 - Questions are SQuAD's JSON, or records with question, context and answers: objects with text and answer_start, or one
@@ -22,7 +22,8 @@ from typing import Any
 from biosmith.errors import BadInput, UsageError, shorten
 from biosmith.rejects import Rejects
 from biosmith.tasks.fit_answers import gold_answers, group_keys
-from biosmith.tasks.instances import Answer, BadRow, Entity, Instance, Label, Question
+from biosmith.tasks.fit_sequences import group_names
+from biosmith.tasks.instances import ENTITIES, Answer, BadRow, Entity, Instance, Label, Question
 from biosmith.tasks.metrics.answers import score_factoid, score_squad
 from biosmith.tasks.metrics.classification import (
     accuracy,
@@ -34,6 +35,7 @@ from biosmith.tasks.metrics.classification import (
 from biosmith.tasks.metrics.similarity import pearson
 from biosmith.tasks.tagged import SPLITS
 from biosmith.text import files
+from biosmith.text.formats.mentions import replace_surrogates
 
 SUFFIXES = (".tsv", ".jsonl", ".json", ".txt")
 PAIRED = ("similarity", "yesno")
@@ -67,10 +69,10 @@ class OwnData:
         if not self.folder.is_dir():
             raise UsageError(f"{self.folder} does not exist")
         for stem in SPLITS[split]:
-            for path in sorted(self.folder.iterdir()):
-                bare = files.strip_compression(path.name)
-                if path.is_file() and bare.endswith(SUFFIXES) and _is_split(bare, stem):
-                    return [path]
+            found = [path for path in self.folder.iterdir() if path.is_file() and _is_split(path, stem)]
+            if found:
+                # train.tsv before train-old.tsv, whose name comes first in the alphabet
+                return [min(found, key=lambda path: (_stem(path) != stem, path.name))]
         return []
 
     def load(self, split: str, rejects: Rejects) -> list[Any]:
@@ -108,7 +110,15 @@ def require_instances(found: Sequence[Any], paths: Sequence[Path], rejects: Reje
     raise BadInput(bad["file"], reason, record=bad["record"], value=bad.get("value"))
 
 
-def _is_split(name: str, stem: str) -> bool:
+def _stem(path: Path) -> str:
+    return Path(files.strip_compression(path.name)).stem
+
+
+def _is_split(path: Path, stem: str) -> bool:
+    """Whether a file is named after a split; what lies beside one (`instances.with_entities`) is none."""
+    name = files.strip_compression(path.name)
+    if not name.endswith(SUFFIXES) or name.endswith(ENTITIES):
+        return False
     return name.startswith(stem) and not name[len(stem) : len(stem) + 1].isalpha()
 
 
@@ -118,34 +128,35 @@ def read_instances(path: Path, kind: str, rejects: Rejects) -> Iterator[Instance
     Raises:
         BadInput: the file is damaged or not UTF-8; a bad row where `rejects` is strict.
     """
-    names: list[str] | None = None
-    is_table = files.strip_compression(path.name).endswith(".tsv")
+    names: Sequence[str] = ()
+    said_by = "first row"
+    suffix = Path(files.strip_compression(path.name)).suffix
     for place, record in _json_list(path) or _lines(path):
         if isinstance(record, str) and not record.strip():
             continue
         try:
-            if not isinstance(record, str) or (record.startswith("{") and not is_table):
+            if suffix in (".jsonl", ".json") or (record.startswith("{") and suffix != ".tsv"):
                 row = _named(_object(record))
             else:
                 cells = record.split("\t")
                 if place == 1 and (header := _header(cells, path)) is not None:
-                    names = header
+                    names, said_by = header, "header"
                     continue
-                columns = names or _places(cells, kind)
-                if len(cells) != len(columns):
-                    raise BadRow(f"has {len(cells)} columns, the header {len(columns)}")
-                row = dict(zip(columns, cells, strict=True))
+                names = names or _places(cells, kind)
+                if len(cells) != len(names):
+                    raise BadRow(f"has {len(cells)} columns, the {said_by} {len(names)}")
+                row = dict(zip(names, cells, strict=True))
             yield _instance(row, kind, str(path), place)
         except BadRow as error:
             rejects.add(path, f"line {place}" if isinstance(place, int) else place, str(error), record)
 
 
 def _json_list(path: Path) -> list[tuple[int | str, Any]]:
-    """The members of a file that is a JSON list, with their place; none of other files."""
+    """The members of a file that is a JSON list, or its only object, with their place; none of other files."""
     if not files.strip_compression(path.name).endswith(".json"):
         return []
     whole = _whole(path, _text(path))
-    members = whole if isinstance(whole, list) else []
+    members = whole if isinstance(whole, list) else [whole] if isinstance(whole, dict) else []
     return [(f"record {number}", member) for number, member in enumerate(members, start=1)]
 
 
@@ -156,7 +167,7 @@ def _whole(path: Path, text: str) -> Any:
         BadInput: a file that is called .json is neither; names the line.
     """
     try:
-        return json.loads(text)
+        return _read_json(text)
     except (ValueError, RecursionError) as error:
         if files.strip_compression(path.name).endswith(".json") and not _is_json(
             text.lstrip().split("\n")[0]
@@ -164,6 +175,22 @@ def _whole(path: Path, text: str) -> Any:
             line = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else None
             raise BadInput(path, f"is not JSON: {error}", record=line) from error
         return None
+
+
+def _read_json(text: str) -> Any:
+    """A JSON value; lone surrogates, which JSON can spell and no tokenizer reads, as U+FFFD."""
+    value = json.loads(text)
+    return _without_surrogates(value) if "\\ud" in text.lower() else value
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if isinstance(value, list):
+        return [_without_surrogates(member) for member in value]
+    if isinstance(value, dict):
+        return {replace_surrogates(key): _without_surrogates(member) for key, member in value.items()}
+    return value
 
 
 def _is_json(text: str) -> bool:
@@ -198,7 +225,7 @@ def _lines(path: Path) -> Iterator[tuple[int | str, Any]]:
 
 def _object(record: Any) -> dict[str, Any]:
     try:
-        value = json.loads(record) if isinstance(record, str) else record
+        value = _read_json(record) if isinstance(record, str) else record
     except (ValueError, RecursionError) as error:
         raise BadRow(f"is not JSON: {error}") from None
     if not isinstance(value, dict):
@@ -210,16 +237,16 @@ def _header(cells: Sequence[str], path: Path) -> list[str] | None:
     """Our names of a header's columns; None if the row is none.
 
     Raises:
-        BadInput: it names a text and no label, or two columns mean the same.
+        BadInput: it names a text and no label, or a label and no text, or two columns mean the same.
     """
     found = [_our_name(cell.strip()) for cell in cells]
     named = [name for name in found if name is not None]
-    if "text" not in named or (named == ["text"] and found[-1] == "text"):
+    is_header = cells[-1].strip().lower() in ("label", "labels") or {"id", "label"} <= set(named)
+    if ("text" not in named and not is_header) or (named == ["text"] and found[-1] == "text"):
         return None
-    if "label" not in named or len(named) != len(set(named)):
-        reason = (
-            "the header names no label" if "label" not in named else "two columns of the header mean the same"
-        )
+    missing = next((name for name in ("text", "label") if name not in named), None)
+    if missing or len(named) != len(set(named)):
+        reason = f"the header names no {missing}" if missing else "two columns of the header mean the same"
         valid = [name for names in COLUMNS.values() for name in names]
         raise BadInput(path, reason, record="line 1", value=list(cells), valid=valid)
     return [name or cell for name, cell in zip(found, cells, strict=True)]
@@ -230,8 +257,19 @@ def _our_name(name: str) -> str | None:
 
 
 def _named(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON object under our names."""
-    return {(_our_name(key) or key): value for key, value in row.items()}
+    """A JSON object under our names; of several keys that mean the same our own name says which.
+
+    Raises:
+        BadRow: none of these is our own name.
+    """
+    named: dict[str, str] = {}
+    for key in row:
+        ours = _our_name(key) or key
+        if ours in named and ours not in row:
+            raise BadRow(f"{named[ours]} and {key} both mean the {ours}")
+        if ours not in named or key == ours:
+            named[ours] = key
+    return {ours: row[key] for ours, key in named.items()}
 
 
 def _places(cells: Sequence[str], kind: str) -> tuple[str, ...]:
@@ -256,16 +294,24 @@ def _instance(row: Mapping[str, Any], kind: str, file: str, line: int | str) -> 
     pair = str(row.get("pair") or "")
     if kind in PAIRED and not pair:
         raise BadRow("a second text is expected")
+    entities = _entities(row.get("entities"), row["text"])
+    if kind == "relation" and len(entities) not in (0, 2):
+        raise BadRow(f"two entities are expected, not {len(entities)}")
     return Instance(
-        str(row.get("id", line)),
+        _name(row.get("id")) or str(line),
         row["text"],
         _label(row["label"], kind),
         pair,
-        str(row.get("group") or ""),
+        _name(row.get("group")),
         file,
         line,
-        _entities(row.get("entities"), row["text"]),
+        entities,
     )
+
+
+def _name(value: Any) -> str:
+    """An id or a group, which may be the number 0; "" for none."""
+    return "" if value is None else str(value)
 
 
 def _label(value: Any, kind: str) -> Label:
@@ -278,7 +324,7 @@ def _label(value: Any, kind: str) -> Label:
             raise BadRow(f"the label {value!r} is not a number")
         return number
     if kind == "documents":
-        labels = value if isinstance(value, list) else str(value).split(",")
+        labels = value if isinstance(value, list) else _name(value).split(",")
         return tuple(str(label).strip() for label in labels if str(label).strip())
     if value is None or isinstance(value, list | dict) or str(value).strip() == "":
         raise BadRow(f"the label {value!r} is not one label")
@@ -359,8 +405,8 @@ def _question(record: Mapping[str, Any], file: str, place: str) -> Question:
             )
         answers.append(Answer(text, start))
     gold = tuple(map(str, record.get("gold") or ()))
-    group = str(record.get("group") or "")
-    return Question(str(record.get("id", place)), question, context, tuple(answers), gold, group, file, place)
+    name, group = _name(record.get("id")) or place, _name(record.get("group"))
+    return Question(name, question, context, tuple(answers), gold, group, file, place)
 
 
 def _answers(given: Any) -> Sequence[Mapping[str, Any]]:
@@ -380,7 +426,7 @@ def score_kind(kind: str, instances: Sequence[Any], predictions: Sequence[Any]) 
     if kind == "similarity":
         return {"metric": "pearson", "value": pearson([float(i.label) for i in instances], predictions)}
     if kind == "documents":
-        groups = [i.group or str(n) for n, i in enumerate(instances)]
+        groups = group_names(instances)
         gold = labels_of_documents(groups, (i.label for i in instances))
         counts = document_micro_f1(gold, labels_of_documents(groups, predictions))
         return {"metric": "micro_f1", "value": counts.f1, **counts.as_dict()}

@@ -13,8 +13,10 @@ from biosmith.errors import BadInput, UsageError
 from biosmith.progress import say
 from biosmith.rejects import Rejects
 from biosmith.tasks.data_files import require_instances
+from biosmith.tasks.fit_answers import gold_answers, group_keys
 from biosmith.tasks.fitting import Tuned, fit, kind_of, load_tuned
-from biosmith.tasks.locking import hold
+from biosmith.tasks.instances import Question
+from biosmith.tasks.locking import by_name, hold
 from biosmith.tasks.settings import TrainingSettings
 from biosmith.tasks.tuned_folder import describe_model, kept_epoch
 
@@ -63,6 +65,7 @@ def finetune(task: str, source: Source, model: Path, out: Path, settings: Traini
         UsageError: `out` exists or another process is making it, no training split, the model cannot be loaded.
         BadInput: a file cannot be read, a label is not one of the source's.
     """
+    out = by_name(out)
     require_new_folder(out)
     work = out.parent / f".{out.name}.partial"
     with hold(work, out):
@@ -83,12 +86,18 @@ def fit_source(
     """
     rejects = Rejects()
     training = _load(source, "train", rejects)
-    dev = _load(source, "dev", rejects) if source.files("dev") else None
-    if settings.keep == "best" and dev is None:
+    # A file of a user's own is every split: nothing is left that could choose the best epoch.
+    is_one_file = not source.name and source.files("dev") == source.files("train")
+    splits = ["train"] if is_one_file or not source.files("dev") else ["train", "dev"]
+    dev = _load(source, "dev", rejects) if "dev" in splits else None
+    if dev is not None:
+        _require_scorable(source, "dev", dev)
+        _say_new_labels(source, training, dev)
+    elif settings.keep == "best":
         say("There is no dev split: the last epoch is kept")
     _warn(rejects)
     inputs = [describe_model(model)]
-    inputs += [describe_input(path) for split in ("train", "dev") for path in source.files(split)]
+    inputs += [describe_input(path) for split in splits for path in source.files(split)]
     tuned = fit(
         source.kind,
         model,
@@ -98,7 +107,7 @@ def fit_source(
         labels=source.labels,
         score=None if dev is None else lambda predicted: float(source.score(dev, predicted)["value"]),
         work=work,
-        identity=[item.get("digest") for item in inputs],
+        identity=[source.kind, source.name, *(item.get("digest") for item in inputs)],
     )
     return tuned, inputs, rejects.count
 
@@ -148,6 +157,7 @@ def evaluate(
     rejects = Rejects()
     instances = _load(source, split, rejects)
     _warn(rejects)
+    _require_scorable(source, split, instances)
     check_labels(tuned, model, instances)
     predicted = model.predict(instances)
     if predictions is not None:
@@ -167,7 +177,7 @@ def check_labels(tuned: Path, model: Tuned, instances: Sequence[Any]) -> None:
     if not model.labels:
         return
     known = set(model.labels)
-    found = [(i, i.label if isinstance(i.label, tuple) else (str(i.label),)) for i in instances]
+    found = [(i, _labels(i)) for i in instances]
     for instance, labels in found:
         unknown = [label for label in labels if label not in known]
         if unknown:
@@ -183,9 +193,11 @@ def check_labels(tuned: Path, model: Tuned, instances: Sequence[Any]) -> None:
 
 def write_predictions(path: Path, instances: Sequence[Any], values: Sequence[Any]) -> None:
     """Write predictions as `bench score` reads them; a group of questions has one line."""
-    names = [str(getattr(i, "id", n)) for n, i in enumerate(instances)]
-    if len(values) != len(names):
-        names = list(dict.fromkeys(i.group or i.id for i in instances))
+    if instances and isinstance(instances[0], Question) and isinstance(values[0], list):
+        groups = dict(zip(group_keys(instances), instances, strict=True))
+        names = [question.group or question.id for question in groups.values()]
+    else:
+        names = [str(getattr(i, "id", n)) for n, i in enumerate(instances)]
     with write_by_rename(path) as temporary:
         lines = [
             json.dumps({"id": name, "prediction": value}, ensure_ascii=False)
@@ -199,6 +211,30 @@ def _load(source: Source, split: str, rejects: Rejects) -> Sequence[Any]:
     instances = source.load(split, rejects)
     require_instances(instances, source.files(split), rejects)
     return instances
+
+
+def _require_scorable(source: Source, split: str, instances: Sequence[Any]) -> None:
+    """Raise `BadInput` for a split that no score can be had of; say so where it would be 0 whatever is predicted."""
+    if source.kind == "similarity" and len(instances) < 2:
+        raise BadInput(source.files(split)[0], "holds one pair; a correlation needs two or more")
+    if source.kind in ("squad", "factoid") and not any(map(gold_answers, instances)):
+        say(f"No question of {source.files(split)[0]} has an answer: the score says nothing of the model")
+
+
+def _labels(instance: Any) -> tuple[str, ...]:
+    return instance.label if isinstance(instance.label, tuple) else (str(instance.label),)
+
+
+def _say_new_labels(source: Source, training: Sequence[Any], dev: Sequence[Any]) -> None:
+    """Say which labels of the dev split nothing is learnt of: every score on it counts them as wrong."""
+    if source.kind in ("similarity", "squad", "factoid"):
+        return
+    known = {*source.labels, *(label for instance in training for label in _labels(instance))}
+    new = sorted({label for instance in dev for label in _labels(instance)} - known)
+    if new:
+        say(
+            f"{source.files('dev')[0]} has labels that the train split lacks, never right there: {', '.join(new)}"
+        )
 
 
 def _warn(rejects: Rejects) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -194,7 +195,7 @@ def _target(kind: str, instance: Instance, outputs: Sequence[str]) -> Any:
     """The right answer of an instance as a number, or as numbers."""
     label = instance.label
     if kind == "similarity":
-        if isinstance(label, tuple | str):
+        if isinstance(label, tuple | str) or not math.isfinite(label):
             raise _bad(instance, "a number is expected as label", label, None)
         return float(label)
     if kind == "documents":
@@ -216,12 +217,17 @@ def _bad(instance: Instance, reason: str, value: Any, valid: Sequence[str] | Non
     )
 
 
+def group_names(instances: Sequence[Instance]) -> list[str]:
+    """What each instance is scored with: the others of its group, or nothing else whatever its id is."""
+    return [f"group {i.group}" if i.group else str(n) for n, i in enumerate(instances)]
+
+
 def _plain_score(kind: str, dev: Sequence[Instance], predicted: Sequence[Any]) -> float:
     """Pearson's correlation, micro F1 of groups, or accuracy."""
     if kind == "similarity":
         return pearson([float(i.label) for i in dev if not isinstance(i.label, tuple)], predicted)
     if kind == "documents":
-        groups = [i.group or i.id or str(n) for n, i in enumerate(dev)]
+        groups = group_names(dev)
         gold = labels_of_documents(groups, (i.label if isinstance(i.label, tuple) else () for i in dev))
         return document_micro_f1(gold, labels_of_documents(groups, predicted)).f1
     return accuracy([str(i.label) for i in dev], predicted)

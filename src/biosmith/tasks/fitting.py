@@ -26,6 +26,7 @@ from typing import Any, Protocol
 from biosmith.artefact import MANIFEST, Manifest, load_manifest
 from biosmith.errors import UsageError
 from biosmith.tasks.folders import read_json
+from biosmith.tasks.instances import Instance, Question
 from biosmith.tasks.settings import (
     AnswerSettings,
     RelationSettings,
@@ -33,6 +34,7 @@ from biosmith.tasks.settings import (
     TaggingSettings,
     TrainingSettings,
 )
+from biosmith.tasks.tagged import TaggedSentence
 from biosmith.tasks.training import History
 
 Score = Callable[[list[Any]], float]
@@ -81,22 +83,23 @@ class Tuned(Protocol):
 
 @dataclass(frozen=True)
 class _Kind:
-    """Where a kind is implemented (`fit` and `load` of a module), and its settings."""
+    """Where a kind is implemented (`fit` and `load` of a module), its settings, and what its instances are."""
 
     module: str
     settings: type[TrainingSettings]
+    instances: type
 
 
 KINDS: dict[str, _Kind] = {
-    "tagging": _Kind("fit_tagging", TaggingSettings),
-    "words": _Kind("fit_tagging", TaggingSettings),
-    "relation": _Kind("fit_sequences", RelationSettings),
-    "similarity": _Kind("fit_sequences", SequenceSettings),
-    "documents": _Kind("fit_sequences", SequenceSettings),
-    "classification": _Kind("fit_sequences", SequenceSettings),
-    "yesno": _Kind("fit_sequences", SequenceSettings),
-    "factoid": _Kind("fit_answers", AnswerSettings),
-    "squad": _Kind("fit_answers", AnswerSettings),
+    "tagging": _Kind("fit_tagging", TaggingSettings, TaggedSentence),
+    "words": _Kind("fit_tagging", TaggingSettings, TaggedSentence),
+    "relation": _Kind("fit_sequences", RelationSettings, Instance),
+    "similarity": _Kind("fit_sequences", SequenceSettings, Instance),
+    "documents": _Kind("fit_sequences", SequenceSettings, Instance),
+    "classification": _Kind("fit_sequences", SequenceSettings, Instance),
+    "yesno": _Kind("fit_sequences", SequenceSettings, Instance),
+    "factoid": _Kind("fit_answers", AnswerSettings, Question),
+    "squad": _Kind("fit_answers", AnswerSettings, Question),
 }
 
 
@@ -119,7 +122,7 @@ def fit(
         model: a Hugging Face folder: BERT-shaped ones run through the fast encoder, others through AutoModel; for
             answers also a tuned one, whose head is trained on (two stages: SQuAD, then BioASQ).
         train: training instances.
-        dev: development instances, which decide the best epoch; None keeps the last.
+        dev: development instances, which decide the best epoch; without any the last is kept.
         settings: an instance of `settings_of(kind)`.
         labels: all labels; by default those of the training instances.
         score: the dataset's own score of predictions for `dev`; by default a plain one of the kind.
@@ -127,7 +130,8 @@ def fit(
         identity: whatever else decides the result; checkpoints of another identity are not taken up.
 
     Raises:
-        UsageError: an unknown kind, settings of another kind, no training instances, a model that cannot be loaded.
+        UsageError: an unknown kind, settings or instances of another kind, no training instances, a model that cannot
+            be loaded.
         BadInput: an instance that the kind has no use for, a label that is not one of `labels`.
     """
     known = _find(kind)
@@ -135,9 +139,14 @@ def fit(
         raise UsageError(f"{kind} takes {known.settings.__name__}, not {type(settings).__name__}")
     if not train:
         raise UsageError(f"{kind}: there is nothing to train on")
+    for instance in (*train, *(dev or ())):
+        if not isinstance(instance, known.instances):
+            raise UsageError(
+                f"{kind} takes instances of {known.instances.__name__}, not of {type(instance).__name__}"
+            )
     module = importlib.import_module(f"biosmith.tasks.{known.module}")
     tuned: Tuned = module.fit(
-        kind, model, train, dev, settings, labels=labels, score=score, work=work, identity=identity
+        kind, model, train, dev or None, settings, labels=labels, score=score, work=work, identity=identity
     )
     return tuned
 
@@ -166,6 +175,8 @@ ARCHITECTURES = {
     "ForSequenceClassification": "classification",
     "ForQuestionAnswering": "squad",
 }
+# What config.json says of a head over whole texts, if it is not one label of several.
+PROBLEMS = {"regression": "similarity", "multi_label_classification": "documents"}
 
 
 def kind_of(folder: Path) -> str:
@@ -180,10 +191,12 @@ def kind_of(folder: Path) -> str:
             return str(config["kind"])
         if config.get("task") == "ner":
             return "tagging"
-    named = str((read_json(folder / "config.json").get("architectures") or [""])[0])
+    written = read_json(folder / "config.json")
+    named = str((written.get("architectures") or [""])[0])
     for end, kind in ARCHITECTURES.items():
         if named.endswith(end):
-            return kind
+            is_sequence = kind == "classification"
+            return PROBLEMS.get(str(written.get("problem_type")), kind) if is_sequence else kind
     raise UsageError(f"{folder} is not a tuned model ({named or 'no architecture'} in its config.json)")
 
 

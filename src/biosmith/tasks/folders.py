@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from biosmith.artefact import Manifest, describe_files, load_manifest
+from biosmith.artefact import MANIFEST, Manifest, describe_files, load_manifest
 from biosmith.errors import BadInput, UsageError
 from biosmith.models.checkpoint import refuse_pickle
 from biosmith.models.vae_folder import ENCODER, is_vae
@@ -40,11 +40,14 @@ def read_labels(folder: Path) -> list[str]:
 
     Raises:
         UsageError: no folder, or one without a label map.
+        BadInput: the outputs of its label map have no numbers.
     """
     config = read_json(folder / "config.json")
     labels = config.get("id2label")
     if not isinstance(labels, Mapping) or not labels:
         raise UsageError(f"{folder} has no label map in its config.json; it is not a tuned model")
+    if not all(key.isdecimal() for key in labels):
+        raise BadInput(folder / "config.json", "the keys of id2label are not numbers", value=list(labels))
     return [str(labels[key]) for key in sorted(labels, key=int)]
 
 
@@ -92,10 +95,12 @@ def read_head(folder: Path) -> dict[str, Tensor]:
     """The tensors of head.safetensors; none where there is no such file.
 
     Raises:
-        BadInput: the file is damaged.
+        BadInput: the file is damaged, or the manifest names it and it is not there (a tagger would go without its CRF).
     """
     file = folder / HEAD
     if not file.is_file():
+        if (folder / MANIFEST).is_file() and HEAD in load_manifest(folder).files:
+            raise BadInput(folder, f"lacks {HEAD}, which its manifest names")
         return {}
     try:
         with safe_open(file, framework="pt") as opened:

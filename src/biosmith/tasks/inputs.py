@@ -101,7 +101,7 @@ class InputTransform:
 
         try:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), use_fast=True)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"{folder} has no tokenizer that can be loaded: {error}") from error
         if not getattr(self.tokenizer, "is_fast", False):
             raise UsageError(f"{folder}: its tokenizer has no fast form, which word boundaries need")

@@ -12,6 +12,11 @@ from biosmith.processes import lock_file
 LOCK = "lock"
 
 
+def by_name(out: Path) -> Path:
+    """`out` with a name of its own, beside which a work folder can lie: `.` and `..` as the folders that they are."""
+    return out if out.name not in ("", "..") else out.resolve()
+
+
 @contextlib.contextmanager
 def hold(work: Path, out: Path) -> Iterator[None]:
     """Hold the work folder of `out` inside the block; the system lets go of it however this process ends.

@@ -18,10 +18,10 @@ from biosmith.tasks.finetuning import training_report, write_predictions
 from biosmith.tasks.fitting import kind_of
 from biosmith.tasks.joining import join, marked_types, only_types, rename_types
 from biosmith.tasks.labels import Span, read_spans, write_tags
-from biosmith.tasks.locking import hold
+from biosmith.tasks.locking import by_name, hold
 from biosmith.tasks.metrics.entities import EntityScore, score_spans, score_tags
 from biosmith.tasks.metrics.words import score_words
-from biosmith.tasks.settings import TaggingSettings
+from biosmith.tasks.settings import LEAST_LENGTH, TaggingSettings
 from biosmith.tasks.tagged import TaggedData, find_splits, load_split, read_tagged
 from biosmith.tasks.tagging import Tagger, check_tags
 from biosmith.tasks.tuned_folder import describe_model
@@ -104,6 +104,7 @@ def finetune(
         BadInput: a line without a tag, a tag of the development split that the training split does not have.
     """
     settings = settings or TaggingSettings()
+    out = by_name(out)
     require_new_folder(out)
     corpora = [_Corpus.load(folder, names or {}) for folder in ([data] if isinstance(data, Path) else data)]
     one = len(corpora) == 1
@@ -138,7 +139,7 @@ def finetune(
             settings,
             score=score if scored else None,
             work=work,
-            identity=[item.get("digest") for item in inputs],
+            identity=[task, *(item.get("digest") for item in inputs)],
         )
         config = {"task": task} if one else {"task": task, "marked": [c.types for c in corpora]}
         untaggable = sum(c.train.untaggable for c in corpora)
@@ -172,6 +173,9 @@ class _Corpus:
                 "a word; tags cannot say them exactly"
             )
         dev = None if development is None else rename_types(development, names)
+        if dev is not None and _has_no_mention(dev):
+            say(f"{data}: its dev split has no mention, and chooses no epoch")
+            dev = None
         return _Corpus(data, training, dev, types)
 
     def score(self, task: str, predicted: Sequence[Sequence[str]]) -> float:
@@ -215,10 +219,21 @@ def score_split(
     predictions: Path | None = None,
 ) -> NerReport:
     """As `evaluate`, with the tagger of the folder `tuned` on an engine of one's own."""
-    gold = rename_types(load_split(data, split), names)
-    check_tags(gold.sentences, tagger.label_set)
+    gold = _load_gold(tagger, data, split, names)
     manifest = load_manifest(tuned) if (tuned / MANIFEST).is_file() else None
     return score_data(tagger, gold, scored_types(manifest, gold), predictions)
+
+
+def _load_gold(tagger: Tagger, data: Path, split: str, names: Mapping[str, str]) -> TaggedData:
+    gold = rename_types(load_split(data, split), names)
+    check_tags(gold.sentences, tagger.label_set)
+    if _has_no_mention(gold):
+        say(f"{data}: its {split} split has no mention; the score says nothing of the model")
+    return gold
+
+
+def _has_no_mention(data: TaggedData) -> bool:
+    return not any(data.gold or ()) and not marked_types(data.sentences)
 
 
 def scored_types(manifest: Manifest | None, gold: TaggedData) -> list[str] | None:
@@ -253,8 +268,7 @@ def score_words_of_split(
     tagger: Tagger, data: Path, split: str, names: Mapping[str, str], predictions: Path | None = None
 ) -> dict[str, Any]:
     """As `evaluate_words`, with a tagger on an engine of one's own."""
-    gold = rename_types(load_split(data, split), names)
-    check_tags(gold.sentences, tagger.label_set)
+    gold = _load_gold(tagger, data, split, names)
     tagged = tagger.tag([s.words for s in gold.sentences], on_long="truncate")
     predicted = [tagger.tags(t) for t in tagged]
     if predictions is not None:
@@ -277,8 +291,10 @@ def load_tuned(folder: Path, *, device: str = "auto", max_length: int | None = N
     """A tagger with the maximum length and the window stride that its manifest names; other folders use the model's.
 
     Raises:
-        UsageError: it was tuned for another task.
+        UsageError: it was tuned for another task, or `max_length` is below `settings.LEAST_LENGTH`.
     """
+    if max_length is not None and max_length < LEAST_LENGTH:
+        raise UsageError(f"max_length must be at least {LEAST_LENGTH}, not {max_length}")
     if (folder / MANIFEST).is_file():
         task = load_manifest(folder).config.get("task", "ner")
         if task not in KINDS and kind_of(folder) not in KINDS.values():

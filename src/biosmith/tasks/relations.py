@@ -59,11 +59,11 @@ def dummify(text: str, first: Entity, second: Entity, dummy: str = "@{type}$") -
     """
     if first.start < second.end and second.start < first.end:
         start, end = min(first.start, second.start), max(first.end, second.end)
-        both = dummy.format(type=f"{first.type}-{second.type}")
+        both = dummy.replace("{type}", f"{first.type}-{second.type}")
         place = (start, start + len(both))
         return Presented(text[:start] + both + text[end:], (place, place), (place, place))
     ordered = sorted((first, second))
-    names = [dummy.format(type=entity.type) for entity in ordered]
+    names = [dummy.replace("{type}", entity.type) for entity in ordered]
     a, b = ordered
     made = text[: a.start] + names[0] + text[a.end : b.start] + names[1] + text[b.end :]
     second_at = a.start + len(names[0]) + b.start - a.end
@@ -130,11 +130,15 @@ def _prepared(instance: Instance, settings: RelationSettings) -> Presented:
 
 
 def _find_markers(text: str, markers: Sequence[str]) -> Presented | None:
-    places = [text.find(marker) for marker in markers]
-    if -1 in places:
-        return None
-    starts = [(places[i], places[i] + len(markers[i])) for i in (0, 2)]
-    mentions = [(starts[which][1], places[2 * which + 1]) for which in (0, 1)]
+    starts, mentions = [], []
+    for opening, closing in (markers[:2], markers[2:]):
+        at = text.find(opening)
+        begin = at + len(opening)
+        end = text.find(closing, begin)
+        if at < 0 or end < 0:
+            return None
+        starts.append((at, begin))
+        mentions.append((begin, end))
     return Presented(text, (mentions[0], mentions[1]), (starts[0], starts[1]))
 
 

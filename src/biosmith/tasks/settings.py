@@ -8,6 +8,8 @@ from typing import Literal
 
 from biosmith.errors import UsageError
 
+LEAST_LENGTH = 8  # pieces, special tokens included
+
 
 @dataclass(frozen=True)
 class TrainingSettings:
@@ -53,8 +55,8 @@ class TrainingSettings:
         for name in ("learning_rate", "batch_size", "epochs"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name} must be above 0, not {getattr(self, name)}")
-        if self.max_length < 8:
-            raise UsageError(f"max_length must be at least 8, not {self.max_length}")
+        if self.max_length < LEAST_LENGTH:
+            raise UsageError(f"max_length must be at least {LEAST_LENGTH}, not {self.max_length}")
         if not 0 <= self.warmup <= 1:
             raise UsageError(f"warmup is a share of the steps, in [0, 1], not {self.warmup}")
         if not 0 <= self.dropout < 1:
@@ -121,7 +123,7 @@ class RelationSettings(TrainingSettings):
             the opening markers of both ("starts").
         pooling: of a mention's pieces.
         head: as in `SequenceSettings`.
-        dummy: what stands for a mention; {type} is its type.
+        dummy: what stands for a mention; {type} is its type, all else stands as it is.
         markers: opening and closing marker of the first and of the second mention.
         max_length: 256 for ChemProt and DDI, 128 for GAD in the paper (section 5.2).
     """
@@ -140,6 +142,8 @@ class RelationSettings(TrainingSettings):
             raise UsageError(
                 f"features=starts reads the opening markers; it needs text=markers, not {self.text}"
             )
+        if not all(marker.strip() for marker in self.markers):
+            raise UsageError(f"markers must not be empty, as one of {list(self.markers)} is")
         if "{type}" not in self.dummy:
             raise UsageError(f"dummy must hold {{type}}, as @{{type}}$ does, not {self.dummy!r}")
 

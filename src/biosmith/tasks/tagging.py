@@ -49,12 +49,18 @@ class Tagged:
 
 
 def check_tags(sentences: Sequence[TaggedSentence], known: LabelSet) -> None:
-    """Raise `BadInput` at the first tag whose type the label set does not have, with file, line and both sets."""
+    """Raise `BadInput` at the first tag whose type the label set does not have, with file, line and both sets.
+
+    So it is at a sentence that has not as many tags as words.
+    """
     types = set(known.types)
     for sentence in sentences:
+        if len(sentence.tags) != len(sentence.words):
+            reason = f"a sentence has {len(sentence.words)} words and {len(sentence.tags)} tags"
+            raise BadInput(sentence.file, reason, record=sentence.place(0))
         for word, tag in enumerate(sentence.tags):
             if tag != OUTSIDE and split_tag(tag)[1] not in types:
-                found = sorted({tag for s in sentences for tag in s.tags})
+                found = sorted({tag for s in sentences if s.file == sentence.file for tag in s.tags})
                 raise BadInput(
                     sentence.file,
                     f"the tag is not one that the model knows (this file has {', '.join(found)})",

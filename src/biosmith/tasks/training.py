@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
 import json
 import math
+import pickle
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from biosmith.artefact import digest_value, write_by_rename
-from biosmith.errors import BiosmithError, UsageError
+from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.progress import progress, say
 from biosmith.randomness import derive_key
 from biosmith.tasks.batches import Batch, pack, training_order
@@ -51,7 +53,7 @@ def choose_device(name: str) -> torch.device:
     """The device that a setting names; "auto" is a CUDA device if there is one.
 
     Raises:
-        UsageError: the name is no device, or this machine has none of it.
+        UsageError: the name is no device, one of another kind than these, or this machine has none of it.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -59,8 +61,12 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise UsageError(f"device {name!r} is unknown; valid: auto, cpu, cuda, cuda:1, ...") from error
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"device {name!r} is not supported; valid: auto, cpu, cuda, cuda:1, ...")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UsageError(f"device {name!r}: this machine has no CUDA device")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(f"device {name!r}: this machine has {torch.cuda.device_count()} CUDA devices")
     return device
 
 
@@ -96,15 +102,23 @@ def train(
         identity: whatever else decides the result (digests of data and model).
 
     Raises:
+        UsageError: there are no examples.
         BiosmithError: the loss is not a number.
     """
+    if not examples:
+        raise UsageError("there is nothing to train on: no text of the training split has a piece")
     optimizer = _optimizer(network, settings)
     steps_an_epoch = -(-len(examples) // settings.batch_size)
     total = steps_an_epoch * settings.epochs
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: linear_schedule(step, total, settings.warmup)
     )
-    saved = _Saved(work, {"settings": settings, "identity": identity, "examples": len(examples)})
+    plan = {
+        "settings": settings,
+        "identity": identity,
+        "examples": None if work is None else _digest(examples),
+    }
+    saved = _Saved(work, plan)
     history = saved.resume(network, optimizer, schedule)
     best = saved.best(history)
     steps = _make_steps(network, loss_of, optimizer, settings)
@@ -135,6 +149,15 @@ def train(
         network.load_state_dict(best)
     network.eval()
     return history
+
+
+def _digest(examples: Sequence[Example]) -> str:
+    """SHA-256 of what is learnt: the same files become other examples by other names of types, or another tokenizer."""
+    digest = hashlib.sha256()
+    for example in examples:
+        for values in (example.ids, example.picks, example.target):
+            digest.update(f"{values.dtype}{values.shape}".encode() + values.tobytes())
+    return digest.hexdigest()
 
 
 def linear_schedule(step: int, total: int, warmup: float) -> float:
@@ -265,7 +288,7 @@ class _Saved:
         if self.folder is None:
             return History()
         if self._is_ours() and (self.folder / CHECKPOINT).is_file():
-            state = torch.load(self.folder / CHECKPOINT, map_location="cpu", weights_only=True)
+            state = _load(self.folder / CHECKPOINT)
             network.load_state_dict(state["network"])
             optimizer.load_state_dict(state["optimizer"])
             schedule.load_state_dict(state["schedule"])
@@ -290,7 +313,7 @@ class _Saved:
     def best(self, history: History) -> dict[str, Tensor] | None:
         if self.folder is None or history.best_epoch is None:
             return None
-        state: dict[str, Tensor] = torch.load(self._best_file(history), map_location="cpu", weights_only=True)
+        state: dict[str, Tensor] = _load(self._best_file(history))
         return state
 
     def _best_file(self, history: History) -> Path:
@@ -331,6 +354,16 @@ class _Saved:
                 file.unlink()
         self._saved_at = time.monotonic()
         self._cost = self._saved_at - began
+
+
+def _load(path: Path) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, OSError, EOFError, pickle.UnpicklingError) as error:
+        # Such as after a power cut, which writing by rename does not outlast.
+        why = next(iter(str(error).splitlines()), "it is empty")
+        reason = f"cannot be read; remove {path.parent} to begin anew: {why}"
+        raise BadInput(path, reason) from error
 
 
 def _save(value: Any, path: Path) -> None:
