@@ -104,6 +104,7 @@ class _Walk:
     recorded: dict[str, Origin] = dataclasses.field(
         default_factory=dict
     )  # digest -> what a lineage says of it
+    walking: set[str] = dataclasses.field(default_factory=set)  # folders whose inputs are being looked for
 
     def artefact(self, folder: Path, recorded: Path, digest: str | None) -> Origin:
         key = str(folder.resolve())
@@ -124,6 +125,9 @@ class _Walk:
             problems.insert(
                 0, f"made anew since: its manifest is {found[:12]}, the one used was {digest[:12]}"
             )
+        self.walking.add(key)
+        inputs = tuple(self._input(folder, entry) for entry in manifest.inputs)
+        self.walking.remove(key)
         origin = Origin(
             path=str(folder),
             kind=manifest.kind,
@@ -135,7 +139,7 @@ class _Walk:
             created=manifest.created,
             seed=manifest.seed,
             counts=manifest.counts,
-            inputs=tuple(self._input(folder, entry) for entry in manifest.inputs),
+            inputs=inputs,
         )
         self.seen[key] = origin
         return origin
@@ -144,8 +148,8 @@ class _Walk:
         recorded, kind = Path(str(entry.get("path", ""))), str(entry.get("kind", "file"))
         digest = entry.get("digest")
         place = self._find(recorded, folder, entry)
-        if place is None and digest in self.recorded:
-            return self.recorded[digest]
+        if digest in self.recorded and (place is None or not self._is_same(place, entry)):
+            return self.recorded[digest]  # its path is a mere name, and another thing may have it here
         if place is None:
             lost = f"not at {recorded}, nor beside {folder}"
             return Origin(str(recorded), kind, MISSING, digest or "", (lost,))
@@ -196,7 +200,8 @@ class _Walk:
         if not recorded.is_absolute():
             candidates += [parent / recorded for parent in above]
         candidates += [parent / recorded.name for parent in above[:3] if recorded.name]
-        there = [path for path in candidates if path.exists()]
+        # Nothing is made from itself: a released folder is often called like the one it was made from.
+        there = [path for path in candidates if path.exists() and str(path.resolve()) not in self.walking]
         for path in there:
             if self._is_same(path, entry):
                 return path

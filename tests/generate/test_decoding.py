@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from biosmith.errors import UsageError
-from biosmith.generate.decoding import Decoding, Written, decode
+from biosmith.generate.decoding import Decoding, Strategy, Written, decode
 from biosmith.models.vae import VariationalAutoencoder
 from biosmith.models.vae_folder import LoadedVae
 
@@ -129,8 +129,17 @@ def test_the_log_likelihood_is_that_of_the_model(
         ({"beams": 0}, "beams must be at least 1"),
         ({"top_p": 0.0}, "top_p must lie in"),
         ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"seed": 2**64}, "seed must be a number of 64 bits"),
+        ({"temperature": math.inf}, "temperature must be above 0 and finite"),
+        ({"temperature": math.nan}, "temperature must be above 0 and finite"),
     ],
 )
 def test_impossible_settings_are_named(arguments: dict[str, object], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         Decoding(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("strategy", ["top-k", "nucleus"])
+def test_a_temperature_near_zero_is_greedy(vae: LoadedVae, z: torch.Tensor, strategy: Strategy) -> None:
+    """So small that every logit but the likeliest piece's becomes minus infinity."""
+    assert decode(vae.model, z, Decoding(strategy, temperature=1e-39)) == decode(vae.model, z, Decoding())

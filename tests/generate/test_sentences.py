@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import shutil
 from pathlib import Path
 
 import pytest
+import sacrebleu
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -29,6 +31,8 @@ from biosmith.generate.sentences import (
     summarise_reconstructions,
     write,
 )
+from biosmith.lineage import SOUND, trace_origin
+from biosmith.models.releasing import release
 from biosmith.models.vae_folder import LoadedVae, load_vae, save_vae
 from biosmith.models.vae_scoring import log_likelihoods
 from biosmith.rejects import Rejects
@@ -120,6 +124,56 @@ def test_scores_of_the_field_are_what_they_are_by_hand() -> None:
     assert different is not None
     assert different < 50
     assert self_bleu([ONE]) is None
+
+
+def test_self_bleu_is_that_of_sacrebleu_against_all_others() -> None:
+    """References are many here, and each is counted once: the sums have to come out as if they were not."""
+    words = ["the", "tumor,", "IL-6", "(mouse)", "p<0.05", "a", "grows."]
+    draw = random.Random(0)
+    for count in (2, 3, 12):
+        texts = [" ".join(draw.choices(words, k=draw.choice([0, 1, 2, 9]))) for _ in range(count)]
+        scores = [sacrebleu.sentence_bleu(t, texts[:n] + texts[n + 1 :]).score for n, t in enumerate(texts)]
+        assert self_bleu(texts) == pytest.approx(sum(scores) / count)
+
+
+def test_a_released_model_is_whole_and_writes_the_same(
+    vae: LoadedVae, vae_folder: Path, tmp_path: Path
+) -> None:
+    """Encoder and decoder are folders of their own within it, the encoder with a manifest of its own."""
+    out = release(vae_folder, tmp_path / "out").model
+    names = {str(path.relative_to(out)) for path in out.rglob("*")}
+    lineages = {"lineage.json", "encoder/lineage.json"}
+    assert names == {str(path.relative_to(vae_folder)) for path in vae_folder.rglob("*")} | lineages
+    assert sample(load_vae(out), 3) == sample(vae, 3)
+    for folder in (out, out / "encoder"):
+        assert trace_origin(folder).state == SOUND
+    half = release(vae_folder, tmp_path / "half", dtype="bfloat16").model
+    for part in ("encoder", "decoder"):
+        assert {t.dtype for t in load_file(half / part / "model.safetensors").values()} == {torch.bfloat16}
+    assert sample(load_vae(half), 1)
+
+
+def test_a_tied_output_layer_alone_is_the_word_embedding_of_a_decoder(
+    vae: LoadedVae, vae_folder: Path, tmp_path: Path
+) -> None:
+    """Of two tensors that are one, `safetensors.torch.save_model` writes the name that is first in the alphabet."""
+    folder = tmp_path / "vae"
+    shutil.copytree(vae_folder, folder)
+    tensors = load_file(folder / "decoder/model.safetensors")
+    tensors["lm_head.weight"] = tensors.pop("transformer.wte.weight")
+    save_file(tensors, folder / "decoder/model.safetensors")
+    assert sample(load_vae(folder), 1) == sample(vae, 1)
+
+
+def test_a_file_of_sentences_is_cut_at_its_line_ends_alone(
+    vae_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mark of the encoding at its beginning and Unicode's rarer line ends are no sentences' business."""
+    file = tmp_path / "sentences.txt"
+    file.write_bytes(f"\ufeff{ONE}\r\n{OTHER[:5]}\u2028{OTHER[5:]}\n".encode())
+    assert main(["generate", "reconstruct", "--model", str(vae_folder), "--file", str(file), "--json"]) == 0
+    texts = [row["text"] for row in json.loads(capsys.readouterr().out)["sentences"]]
+    assert texts == [ONE, f"{OTHER[:5]} {OTHER[5:]}"]
 
 
 def test_the_page_marks_what_a_step_changes_and_escapes_sentences(tmp_path: Path) -> None:
@@ -217,6 +271,8 @@ def test_no_sentence_is_longer_than_those_of_the_training(vae: LoadedVae) -> Non
         (("interpolate", "--text", ONE), "takes sentences in pairs; there are 1"),
         (("analogy", "--text", ONE, OTHER), "takes three sentences, not 2"),
         (("reconstruct", "--file", "nowhere.txt"), "nowhere.txt does not exist"),
+        (("reconstruct", "--text", "tumor \udcff"), "is not UTF-8"),
+        (("analogy", "--text", ONE, OTHER, "tumor \udcff"), "is not UTF-8"),
     ],
 )
 def test_wrong_calls_are_explained(
@@ -225,6 +281,12 @@ def test_wrong_calls_are_explained(
     code = main(["generate", arguments[0], "--model", str(vae_folder), *arguments[1:]])
     assert code == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
+def test_a_device_that_is_not_there_is_named(vae_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", "sample", "--model", str(vae_folder), "--device", "cuda"]) == 2
+    assert "no CUDA device" in capsys.readouterr().err
 
 
 def test_another_model_is_refused_by_its_kind(vae_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -263,3 +325,38 @@ def test_weights_that_are_no_numbers_are_refused_rather_than_written_from(
 def test_too_few_steps_are_refused() -> None:
     with pytest.raises(UsageError, match="at least 2 steps"):
         between(torch.ones(2), torch.ones(2), 1)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "words"),
+    [
+        ("config.json", {"memory": "false"}, "memory is not a way of injection"),
+        ("config.json", {"embedding": None}, "embedding is not a way of injection"),
+        ("decoder/config.json", {"eos_token_id": 2_000}, "eos_token_id is none of the 25 pieces"),
+        ("decoder/config.json", {"bos_token_id": -1}, "bos_token_id is none of the 25 pieces"),
+        ("decoder/config.json", {"n_embd": {}}, "is not a usable GPT-2 configuration"),
+        ("decoder/config.json", {"activation_function": []}, "is not a usable GPT-2 configuration"),
+        ("decoder/config.json", None, "is not a JSON object"),
+    ],
+)
+def test_a_part_whose_settings_make_no_model_is_refused_by_name(
+    file: str, changes: dict[str, object] | None, words: str, vae_folder: Path, tmp_path: Path
+) -> None:
+    """Any of these would write other sentences, or stop in the middle of one."""
+    folder = tmp_path / "vae"
+    shutil.copytree(vae_folder, folder)
+    raw = json.loads((folder / file).read_text(encoding="utf-8"))
+    write_json(folder / file, [] if changes is None else raw | changes)
+    with pytest.raises(BadInput, match=words):
+        load_vae(folder)
+
+
+def test_settings_that_transformers_refuses_are_an_error_of_the_tokenizer(
+    vae_folder: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "vae"
+    shutil.copytree(vae_folder, folder)
+    raw = json.loads((folder / "decoder/config.json").read_text(encoding="utf-8"))
+    write_json(folder / "decoder/config.json", raw | {"use_cache": "yes"})
+    with pytest.raises(UsageError, match="holds no tokenizer that can be used"):
+        load_vae(folder)

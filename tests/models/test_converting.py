@@ -9,11 +9,13 @@ import pytest
 import torch
 import transformers
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
+from biosmith.artefact import load_manifest
 from biosmith.cli import main
 from biosmith.errors import BadInput, BiosmithError, UsageError
-from biosmith.models import save_model
+from biosmith.lineage import SOUND, trace_origin
+from biosmith.models import load_encoder, load_pretraining_model, save_model
 from biosmith.models.converting import convert
 from models.checks import padded_batch, tiny_model, write_transformers_folder
 
@@ -91,6 +93,97 @@ def test_a_damaged_pickle_is_refused_by_name(pickled: Path, tmp_path: Path) -> N
     weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
     with pytest.raises(BadInput, match=r"pytorch_model\.bin: is damaged"):
         convert(pickled, tmp_path / "out")
+
+
+def test_a_decoder_of_its_own_is_refused_rather_than_left_out(pickled: Path, tmp_path: Path) -> None:
+    """The second copy of a tied tensor goes, but not one that differs: the logits would be others."""
+    tensors = torch.load(pickled / "pytorch_model.bin", weights_only=True)
+    tensors["cls.predictions.decoder.weight"] = torch.randn(97, 48)
+    torch.save(tensors, pickled / "pytorch_model.bin")
+    with pytest.raises(BadInput, match="only tied decoders are supported"):
+        convert(pickled, tmp_path / "out")
+
+
+def test_a_tied_tensor_may_have_its_second_name_only(pickled: Path, tmp_path: Path) -> None:
+    """Which of the two names a file has is up to whoever wrote it; transformers takes either."""
+    tensors = torch.load(pickled / "pytorch_model.bin", weights_only=True)
+    tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
+    torch.save(tensors, pickled / "pytorch_model.bin")
+    out = convert(pickled, tmp_path / "out")
+    ours, _ = load_pretraining_model(out)
+    assert not ours.encoder.origin.initialised  # type: ignore[union-attr]
+    assert torch.equal(ours.masked_language_head.bias, tensors["cls.predictions.decoder.bias"])
+    theirs = transformers.AutoModelForMaskedLM.from_pretrained(out)
+    assert torch.equal(theirs.cls.predictions.decoder.bias, tensors["cls.predictions.decoder.bias"])
+    whole = sum(parameter.numel() for parameter in ours.parameters())
+    assert load_manifest(out).counts["parameters"] == whole
+
+
+def test_tensors_that_share_their_memory_are_written_apart(pickled: Path, tmp_path: Path) -> None:
+    """safetensors takes none that do, which a tied layer of a name of somebody's own does."""
+    tensors = torch.load(pickled / "pytorch_model.bin", weights_only=True)
+    tensors["lm_head.weight"] = tensors["bert.embeddings.word_embeddings.weight"]
+    torch.save(tensors, pickled / "pytorch_model.bin")
+    out = load_file(convert(pickled, tmp_path / "out") / "model.safetensors")
+    assert torch.equal(out["lm_head.weight"], tensors["lm_head.weight"])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ([torch.zeros(2)], "holds one list"),
+        ({"state_dict": {"x": torch.zeros(2)}}, "holds a dict called 'state_dict'"),
+        ({"epoch": 3}, "holds a int called 'epoch'"),
+        ({1: torch.zeros(2)}, "holds a Tensor called 1"),
+        (b"version https://git-lfs.github.com/spec/v1\nsize 3\n", "is a pointer of Git LFS"),
+        (b"<!DOCTYPE html><html>", "is damaged or no checkpoint"),
+        (b"", "is damaged or no checkpoint"),
+    ],
+)
+def test_a_pickle_of_something_else_is_refused_with_what_it_is(
+    content: object, words: str, pickled: Path, tmp_path: Path
+) -> None:
+    weights = pickled / "pytorch_model.bin"
+    if isinstance(content, bytes):
+        weights.write_bytes(content)
+    else:
+        torch.save(content, weights)
+    with pytest.raises(BadInput, match=rf"pytorch_model\.bin: {words}"):
+        convert(pickled, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "index", ["{", "[]", "{}", '{"weight_map": {"a": 1}}', '{"weight_map": {"a": "x.bin"}}']
+)
+def test_a_broken_index_of_pickles_is_refused_by_name(index: str, pickled: Path, tmp_path: Path) -> None:
+    (pickled / "pytorch_model.bin.index.json").write_text(index, encoding="utf-8")
+    with pytest.raises(BadInput, match=r"pytorch_model\.bin\.index\.json: (is not an index|names shards)"):
+        convert(pickled, tmp_path / "out")
+
+
+def test_a_number_that_a_smaller_type_cannot_hold_is_refused(tmp_path: Path) -> None:
+    """float16 ends at 65,504: infinity in its place would make every logit no number."""
+    source = write_transformers_folder(tmp_path / "source", "BertForMaskedLM")
+    tensors = load_file(source / "model.safetensors")
+    tensors["bert.encoder.layer.0.output.dense.weight"][0, 0] = 1e5
+    save_file(tensors, source / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(BadInput, match=r"layer\.0\.output.*too large for float16 \(found 100000"):
+        convert(source, tmp_path / "out", "float16")
+    converted, _ = load_encoder(convert(source, tmp_path / "out", "bfloat16"))
+    assert torch.isfinite(converted(torch.tensor([[1, 2, 3]]))).all()
+
+
+def test_the_way_back_goes_through_whatever_was_converted(tmp_path: Path) -> None:
+    """A folder of ours is an input as the artefact that it is, and of shards every one is an input."""
+    made = save_model(tmp_path / "made", tiny_model())
+    again = convert(made, tmp_path / "again", "float16")
+    assert [(o.kind, o.state) for o in trace_origin(again).walk()] == [("model", SOUND)] * 2
+    theirs = transformers.AutoModelForMaskedLM.from_pretrained(made)
+    theirs.save_pretrained(tmp_path / "sharded", max_shard_size="50KB")
+    shards = sorted((tmp_path / "sharded").glob("*.safetensors"))
+    assert len(shards) > 1
+    inputs = load_manifest(convert(tmp_path / "sharded", tmp_path / "whole")).inputs
+    assert [item["path"] for item in inputs] == [str(shard) for shard in shards]
 
 
 def test_weights_are_cast_on_request(tmp_path: Path) -> None:
@@ -193,3 +286,14 @@ def test_a_full_disk_leaves_no_folder_behind(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(BiosmithError, match=r"model/model\.safetensors cannot be written: .*No space left"):
         save_model(tmp_path / "model", tiny_model())
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_ours_that_is_more_than_a_model_is_not_halved(tmp_path: Path) -> None:
+    made = save_model(tmp_path / "made", tiny_model())
+    (made / "head.safetensors").write_bytes(b"a chain")
+    with pytest.raises(UsageError, match=r"tuned model with a head of its own.*biosmith release"):
+        convert(made, tmp_path / "out")
+    (tmp_path / "vae").mkdir()
+    (tmp_path / "vae" / "config.json").write_text('{"model_type": "biosmith_vae"}', encoding="utf-8")
+    with pytest.raises(UsageError, match=r"is a latent-variable model.*biosmith release"):
+        convert(tmp_path / "vae", tmp_path / "out")

@@ -309,3 +309,67 @@ def test_a_fresh_model_writes_every_field_of_its_configuration(tmp_path: Path) -
     assert (read.num_attention_heads, read.intermediate_size, read.max_position_embeddings) == (4, 80, 40)
     assert (read.layer_norm_eps, read.initializer_range, read.hidden_act) == (1e-12, 0.2, "gelu")
     assert load_encoder(folder)[1] == TINY
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hidden_size", 48.0),
+        ("num_hidden_layers", float("nan")),
+        ("num_attention_heads", True),
+        ("vocab_size", "97"),
+        ("layer_norm_eps", "1e-12"),
+        ("layer_norm_eps", float("nan")),
+        ("layer_norm_eps", -1e-12),
+        ("initializer_range", []),
+        ("initializer_range", -0.02),
+        ("pad_token_id", "x"),
+        ("hidden_act", ["gelu"]),
+        ("model_type", ["bert"]),
+    ],
+)
+def test_a_value_of_the_wrong_kind_in_a_configuration_is_named(
+    key: str, value: object, tmp_path: Path
+) -> None:
+    source = write_transformers_folder(tmp_path / "source", "BertModel")
+    config = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    (source / "config.json").write_text(json.dumps({**config, key: value}), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"config\.json"):
+        load_encoder(source)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "words"),
+    [
+        ("attention.self.key.weight", torch.zeros(48, 40), r"\(48, 40\).*have to be equal"),
+        ("attention.self.key.weight", torch.zeros(5), r"\(5,\).*have to be equal"),
+        ("output.dense.weight", torch.zeros(48, 80, dtype=torch.int8), r"quantised.*int8"),
+        ("output.dense.weight", torch.zeros(48, 80).to(torch.float8_e4m3fn), r"quantised.*float8_e4m3fn"),
+    ],
+)
+def test_a_tensor_that_the_encoder_cannot_use_is_refused_with_its_folder(
+    name: str, tensor: torch.Tensor, words: str, tmp_path: Path
+) -> None:
+    source = write_transformers_folder(tmp_path / "source", "BertModel")
+    tensors = load_file(source / "model.safetensors") | {f"encoder.layer.1.{name}": tensor}
+    save_file(tensors, source / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(BadInput, match=f"source: .*{words}"):
+        load_encoder(source)
+
+
+def test_an_index_of_shards_that_names_no_files_is_refused(tmp_path: Path) -> None:
+    source = write_transformers_folder(tmp_path / "source", "BertModel")
+    (source / "model.safetensors").unlink()
+    (source / "model.safetensors.index.json").write_text('{"weight_map": {"a": 1}}', encoding="utf-8")
+    with pytest.raises(BadInput, match=r"index\.json: is not an index of shards"):
+        load_encoder(source)
+
+
+def test_a_pointer_in_the_place_of_the_weights_is_told_from_damage(tmp_path: Path) -> None:
+    """What a clone without Git LFS leaves, which is common with models of the hub."""
+    source = write_transformers_folder(tmp_path / "source", "BertModel")
+    (source / "model.safetensors").write_text(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", encoding="utf-8"
+    )
+    with pytest.raises(BadInput, match=r"model\.safetensors: is a pointer of Git LFS.*git lfs pull"):
+        load_encoder(source)

@@ -8,6 +8,7 @@ import json
 import sys
 import types
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -261,7 +262,22 @@ def test_what_cannot_be_converted_is_refused_with_the_reason(model: PretrainingM
     def without_positions(state: dict[str, Any]) -> None:
         del state["model"]["language_model"]["embedding"]["position_embeddings.weight"]
 
+    def words_in_a_row(state: dict[str, Any]) -> None:
+        state["model"]["language_model"]["embedding"]["word_embeddings.weight"] = torch.zeros(5)
+
+    def one_number(state: dict[str, Any]) -> None:
+        name = "layers.0.self_attention.query_key_value.weight"
+        state["model"]["language_model"]["encoder"][name] = torch.tensor(1.0)
+
     refused("version", "checkpoint_version is not known", version=4.0)
+    refused("words", "lacks the matrix of word_embeddings", change=words_in_a_row)
+    refused("number", "has 0 rows, which are not queries", change=one_number)
+    for said in ("x", None):
+        refused(
+            f"version {said}", "version is not known", change=partial(dict.update, checkpoint_version=said)
+        )
+    for heads in (0, -1, 4.5):
+        refused(f"{heads} heads", "has to be a whole one above 0", num_attention_heads=heads)
     refused("rope", "position_embedding_type", position_embedding_type="rope")
     refused("swiglu", "swiglu", swiglu=True)
     refused("devices", "shared by 8 devices", tensor_model_parallel_size=8)
@@ -269,6 +285,21 @@ def test_what_cannot_be_converted_is_refused_with_the_reason(model: PretrainingM
     refused("disagreeing", "disagrees with .*final_layernorm.bias", devices=2, change=other_norm)
     refused("positions", "position_embeddings", change=without_positions)
     refused("layers", "num_layers is 24", num_layers=24)
+
+
+@pytest.mark.parametrize("size", [0, 1_000, 5_000, 20_000])
+def test_a_shard_that_was_cut_off_is_refused_by_name(
+    size: int, model: PretrainingModel, tmp_path: Path
+) -> None:
+    """Where it is cut decides which error torch raises."""
+    source = write(tmp_path / "source", model, 2.0)
+    file = source / "iter_0020000" / "mp_rank_00" / "model_optim_rng.pt"
+    file.write_bytes(file.read_bytes()[:size])
+    with pytest.raises(BadInput, match=r"model_optim_rng\.pt: is damaged or no checkpoint of torch"):
+        convert_megatron(source, tmp_path / "out")
+    file.write_bytes(b"no checkpoint at all")
+    with pytest.raises(BadInput, match=r"model_optim_rng\.pt: is damaged or no checkpoint of torch"):
+        convert_megatron(source, tmp_path / "out")
 
 
 def test_classes_of_megatron_are_read_as_nothing_and_those_of_others_refused(

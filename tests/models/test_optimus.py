@@ -140,3 +140,28 @@ def test_convert_recognises_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureF
     write_checkpoint(tmp_path / "source")
     assert main(["convert", str(tmp_path / "source"), "--out", str(tmp_path / "out")]) == 0
     assert "a latent-variable model, latent size 4" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("part", ["checkpoint-encoder-10", "checkpoint-decoder-10"])
+def test_a_configuration_that_is_no_object_is_refused_by_name(part: str, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "source")
+    (tmp_path / "source" / part / "config.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(BadInput, match=rf"{part}/config\.json: is not a JSON object"):
+        convert_optimus(tmp_path / "source", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "words"),
+    [
+        ("transformer.wte.weight", (), "lacks 'transformer.wte.weight'"),
+        ("transformer.h.0.attn.c_attn.weight", (3, 4, 5), r"has shape \(3, 4, 5\)"),
+    ],
+)
+def test_a_tensor_of_other_dimensions_is_refused_by_name(
+    name: str, shape: tuple[int, ...], words: str, tmp_path: Path
+) -> None:
+    write_checkpoint(tmp_path / "source")
+    file = tmp_path / "source" / "checkpoint-decoder-10" / "pytorch_model.bin"
+    torch.save(torch.load(file, weights_only=True) | {name: torch.zeros(shape)}, file)
+    with pytest.raises(BadInput, match=words):
+        convert_optimus(tmp_path / "source", tmp_path / "out")

@@ -95,4 +95,21 @@ def test_wrong_calls_are_refused_before_anything_is_written(model: Path, tmp_pat
         release(model, out, card=tmp_path / "card.md")
     with pytest.raises(UsageError, match=r"no manifest\.json"):
         release(tmp_path, out)
+    with pytest.raises(UsageError, match="cannot have -3 megabytes"):
+        release(model, out, shard_megabytes=-3)
     assert not out.exists()
+
+
+def test_a_released_folder_is_not_taken_for_what_it_was_made_from(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lineage knows the original by its name alone, which the folder itself or another one here may have."""
+    out = release(model, tmp_path / "published/model").model
+    shutil.rmtree(model.parent)
+    expected = [("model", SOUND), ("model", RECORDED), ("corpus", RECORDED), ("file", RECORDED)]
+    monkeypatch.chdir(out.parent)
+    assert [(o.kind, o.state) for o in trace_origin(Path("model")).walk()] == expected
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "model").mkdir(parents=True)
+    monkeypatch.chdir(elsewhere)
+    assert [(o.kind, o.state) for o in trace_origin(out).walk()] == expected

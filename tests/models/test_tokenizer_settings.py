@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from biosmith.errors import BadInput, UsageError
 from biosmith.models.albert import AlbertConfig
 from biosmith.models.bert import BertConfig, PretrainingModel
+from biosmith.models.converting import convert
 from biosmith.models.megatron import MegatronConfig
 from biosmith.models.modern import ModernConfig
 from biosmith.models.saving import check_vocabulary, save_model
@@ -129,3 +130,56 @@ def test_the_folder_of_a_bare_sentencepiece_model_is_one(tmp_path: Path) -> None
     (folder / "spiece.model").write_bytes(b"no model")
     with pytest.raises(BadInput, match="is no SentencePiece model"):
         check_vocabulary(folder, 40)
+
+
+def test_a_tokenizer_file_that_does_not_say_its_kind_is_read(tmp_path: Path) -> None:
+    """Those of the first published BERTs do not: the library knows the kind by the keys."""
+    own = vocabulary(tmp_path / "vocabulary", "wordpiece", BRACKETS)
+    file = tmp_path / "vocabulary" / "tokenizer.json"
+    raw = json.loads(file.read_text(encoding="utf-8"))
+    del raw["model"]["type"]
+    file.write_text(json.dumps(raw), encoding="utf-8")
+    folder = saved(tmp_path / "model", "bert", own.get_vocab_size(), tmp_path / "vocabulary")
+    loaded = transformers.AutoTokenizer.from_pretrained(folder)
+    assert loaded(TEXT, add_special_tokens=False)["input_ids"] == own.encode(TEXT).ids
+
+
+def test_the_largest_number_of_a_piece_has_to_fit_the_embedding(tmp_path: Path) -> None:
+    """A vocabulary with numbers left out has fewer pieces than rows, and may still point behind the last one."""
+    own = vocabulary(tmp_path / "vocabulary", "wordpiece", BRACKETS)
+    file = tmp_path / "vocabulary" / "tokenizer.json"
+    raw = json.loads(file.read_text(encoding="utf-8"))
+    raw["model"]["vocab"]["é"] = 40
+    file.write_text(json.dumps(raw), encoding="utf-8")
+    with pytest.raises(UsageError, match=f"but the model was made for {own.get_vocab_size()}"):
+        check_vocabulary(tmp_path / "vocabulary", own.get_vocab_size())
+    check_vocabulary(tmp_path / "vocabulary", 41)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("tokenizer_config.json", b"{", "is not JSON"),
+        ("special_tokens_map.json", b"\xff", "is not JSON"),
+        ("tokenizer.json", b'{"version": "1.0"}', "is not a tokenizer"),
+    ],
+)
+def test_a_damaged_tokenizer_is_refused_by_name(
+    name: str, content: bytes, words: str, tmp_path: Path
+) -> None:
+    source = saved(tmp_path / "source", "bert", 16, _own_folder(tmp_path))
+    (source / name).write_bytes(content)
+    with pytest.raises(BadInput, match=f"source/{name}: {words}"):
+        convert(source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_list_of_pieces_that_is_not_utf_8_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_bytes(b"[PAD]\n\xff\xfe\n")
+    with pytest.raises(BadInput, match=r"vocab\.txt: is not UTF-8"):
+        check_vocabulary(tmp_path, 2)
+
+
+def _own_folder(parent: Path) -> Path:
+    vocabulary(parent / "vocabulary", "wordpiece", BRACKETS)
+    return parent / "vocabulary"

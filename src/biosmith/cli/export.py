@@ -138,7 +138,7 @@ def _converted_other(out: Path) -> Report:
 
 
 def _convert_megatron(source: Path, out: Path, dtype: str | None, override: tuple[str, ...]) -> Report:
-    from biosmith.models.converting import DTYPES
+    from biosmith.models.checkpoint import DTYPES
     from biosmith.models.megatron_checkpoint import convert_megatron, read_settings
 
     wanted = None if dtype is None else DTYPES[dtype]

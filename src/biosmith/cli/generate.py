@@ -213,19 +213,18 @@ def analogy(
     if len(text) != 3:
         raise UsageError(f"an analogy takes three sentences, not {len(text)}")
     vae = _load(model, device)
-    a, b, c = readable(vae, text)
+    a, b, c = readable(vae, _texts(text, None))
     step = run(vae, a, b, c, writing.decoding())
     data = {"a": a, "b": b, "c": c, "written": step.written, "perplexity": step.perplexity}
     return Report(_plain(data), step.written)
 
 
 def _load(model: Path, device: str) -> LoadedVae:
-    import torch
-
     from biosmith.models.vae_folder import load_vae
+    from biosmith.tasks.training import choose_device
 
+    wanted = choose_device(device)
     vae = load_vae(model)
-    wanted = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     vae.model.to(wanted)
     return vae
 
@@ -238,11 +237,17 @@ def _texts(text: Sequence[str], file: Path | None) -> list[str]:
         if not file.is_file():
             raise UsageError(f"{file} does not exist; expected a text file, one sentence a line")
         try:
-            found += file.read_text(encoding="utf-8").splitlines()
+            # A mark at its beginning is no part of a sentence; `splitlines` would cut at Unicode's rarer line ends too.
+            whole = file.read_text(encoding="utf-8-sig")
+            found += whole.removesuffix("\n").split("\n") if whole else []
         except UnicodeDecodeError as error:
             raise BadInput(file, f"is not UTF-8: {error}") from error
     if not found:
         raise UsageError("no sentence was given; use --text or --file")
+    for sentence in found:
+        # What Python makes of bytes that are no UTF-8.
+        if any("\ud800" <= letter <= "\udfff" for letter in sentence):
+            raise UsageError(f"--text {sentence!r} is not UTF-8")
     return found
 
 

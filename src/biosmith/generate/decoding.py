@@ -6,6 +6,7 @@ size of the batches.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -54,8 +55,13 @@ class Decoding:
                 raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not 0 < self.top_p <= 1:
             raise UsageError(f"top_p must lie in (0, 1], not {self.top_p}")
-        if self.temperature <= 0:
-            raise UsageError(f"temperature must be above 0, not {self.temperature}")
+        if not -(2**63) <= self.seed < 2**64:
+            raise UsageError(f"seed must be a number of 64 bits, not {self.seed}")
+        if not 0 < self.temperature < math.inf:
+            raise UsageError(
+                f"temperature must be above 0 and finite, not {self.temperature}; "
+                "strategy greedy always takes the likeliest piece"
+            )
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,8 @@ def _chooser(how: Decoding, first: int) -> Callable[[Tensor, int], Tensor]:
     warp = TopKLogitsWarper(how.top_k) if how.strategy == "top-k" else TopPLogitsWarper(how.top_p)
 
     def choose(logits_BV: Tensor, step: int) -> Tensor:
+        # The likeliest piece gets 0, so that a temperature near 0 leaves it alone instead of nothing.
+        logits_BV = logits_BV.double() - logits_BV.double().amax(-1, keepdim=True)
         kept = warp(None, logits_BV / how.temperature)
         cumulative = kept.double().softmax(-1).cumsum(-1)
         keys = (derive_key(how.seed, "decoding", first + row) for row in range(len(logits_BV)))
@@ -166,7 +174,8 @@ class _Beam:
         self.finished = sorted(self.finished, key=lambda item: -item[0])[: how.beams]
 
     def is_over(self, how: Decoding) -> bool:
-        """Whether no unfinished sentence can still be worth more (for penalties up to 1, as scores only fall)."""
+        """Whether no unfinished sentence is worth more as it stands. Its score only falls; with a penalty it might still
+        win by its length, which the search does not wait for."""
         if len(self.finished) < how.beams:
             return False
         best = max(self.scores) / (max(map(len, self.pieces)) + 1) ** how.length_penalty

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+
+ORDERS = 4  # of the n-grams that BLEU counts
 
 
 def bleu(written: Sequence[str], references: Sequence[str]) -> float:
@@ -24,15 +27,38 @@ def self_bleu(written: Sequence[str]) -> float | None:
 
     None for fewer than two sentences.
     """
-    import sacrebleu
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
     if len(written) < 2:
         return None
-    scores = [
-        sacrebleu.sentence_bleu(text, [*written[:number], *written[number + 1 :]]).score
-        for number, text in enumerate(written)
-    ]
-    return float(sum(scores) / len(scores))
+    # What `sacrebleu.sentence_bleu` gives with all others as references; but each sentence is cut once, and the most that
+    # others have of an n-gram is found once, as references of every sentence would take time by the square.
+    cut = Tokenizer13a()
+    sentences = [cut(text.rstrip()).split() for text in written]
+    grams = [_grams(words) for words in sentences]
+    most: dict[tuple[str, ...], list[int]] = {}  # the two largest counts of an n-gram
+    for counts in grams:
+        for gram, count in counts.items():
+            most[gram] = sorted([*most.get(gram, (0, 0)), count])[-2:]
+    lengths = Counter(map(len, sentences))
+    total = 0.0
+    for words, counts in zip(sentences, grams, strict=True):
+        correct, possible = [0] * ORDERS, [max(0, len(words) - order) for order in range(ORDERS)]
+        for gram, count in counts.items():
+            second, first = most[gram]
+            correct[len(gram) - 1] += min(count, second if count == first else first)
+        others = [n for n, times in lengths.items() if times > (n == len(words))]
+        closest = min(others, key=lambda n: (abs(n - len(words)), n))
+        total += BLEU.compute_bleu(
+            correct, possible, len(words), closest, smooth_method="exp", effective_order=True
+        ).score
+    return float(total / len(written))
+
+
+def _grams(words: Sequence[str]) -> Counter[tuple[str, ...]]:
+    """The n-grams of 1 to `ORDERS` words, counted."""
+    return Counter(tuple(words[i : i + n]) for n in range(1, ORDERS + 1) for i in range(len(words) - n + 1))
 
 
 def distinct(written: Sequence[str], length: int) -> float | None:

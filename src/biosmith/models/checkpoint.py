@@ -26,6 +26,12 @@ from biosmith.models.naming import Names, Place
 from biosmith.progress import say
 
 WEIGHTS, INDEX, PICKLE = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
+# What weights are cast to.
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+# Whatever is smaller is quantised, and means nothing without its scales.
+READABLE = (*DTYPES.values(), torch.float64)
+# How a file begins that Git LFS left in the place of the real one.
+POINTER = b"version https://git-lfs"
 _NUMBER = re.compile(r"\d+")
 
 
@@ -85,7 +91,7 @@ def build_encoder(
     state, origin = read.state(wanted, wanted)
     with torch.device("meta"):
         encoder = read.config.make_encoder(pooler="pooler" in wanted)
-    _fill(encoder, {name.removeprefix("encoder."): tensor for name, tensor in state.items()}, dtype)
+    _fill(encoder, {name.removeprefix("encoder."): tensor for name, tensor in state.items()}, dtype, folder)
     encoder.origin = origin
     return encoder.eval()
 
@@ -121,7 +127,7 @@ def load_pretraining_model(
         model = PretrainingModel(
             read.config, next_sentence="next_sentence_head" in wanted, pooler="pooler" in wanted
         )
-    _fill(model, state, dtype)
+    _fill(model, state, dtype, folder)
     model.encoder.origin = origin
     if origin.initialised:
         say(f"{folder} has no {', '.join(origin.initialised)}: initialised afresh")
@@ -151,7 +157,7 @@ def load_discriminator(
     state, origin = read.state(wanted, wanted & read.parts)
     with torch.device("meta"):
         model = Discriminator(config)
-    _fill(model, state, dtype)
+    _fill(model, state, dtype, folder)
     model.encoder.origin = origin
     if origin.initialised:
         say(f"{folder} has no {', '.join(origin.initialised)}: initialised afresh")
@@ -178,18 +184,64 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     if (folder / WEIGHTS).is_file():
         return _read_file(folder / WEIGHTS)
     if (folder / INDEX).is_file():
-        try:
-            shards = sorted(
-                set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
-            )
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, AttributeError, TypeError) as error:
-            raise BadInput(folder / INDEX, f"is not an index of shards: {error!r}") from error
-        missing = [shard for shard in shards if not (folder / shard).is_file()]
-        if missing:
-            raise BadInput(folder / INDEX, f"names shards that are not there: {', '.join(missing)}")
-        return {name: tensor for shard in shards for name, tensor in _read_file(folder / shard).items()}
+        return {n: tensor for shard in find_shards(folder / INDEX) for n, tensor in _read_file(shard).items()}
     refuse_pickle(folder)
     raise UsageError(f"{folder} has no {WEIGHTS}")
+
+
+def find_shards(index: Path) -> list[Path]:
+    """The files that an index of shards names.
+
+    Raises:
+        BadInput: it is no such index, or one of them is not there.
+    """
+    try:
+        shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        files = [index.parent / shard for shard in shards]
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise BadInput(index, f"is not an index of shards: {error!r}") from error
+    missing = [file.name for file in files if not file.is_file()]
+    if missing:
+        raise BadInput(index, f"names shards that are not there: {', '.join(missing)}")
+    return files
+
+
+def refuse_pointer(file: Path) -> None:
+    """Raise `BadInput` for a file that Git LFS left in the place of the weights."""
+    with file.open("rb") as opened:
+        if opened.read(len(POINTER)) == POINTER:
+            raise BadInput(
+                file, "is a pointer of Git LFS, not the weights themselves; fetch them with: git lfs pull"
+            )
+
+
+def require_pickle(file: Path) -> None:
+    """Raise `BadInput` unless a file begins as what `torch.save` writes: a zip file, or a pickle of protocol 2 or later."""
+    refuse_pointer(file)
+    with file.open("rb") as opened:
+        beginning = opened.read(2)
+    if beginning[:1] != b"\x80" and beginning != b"PK":
+        raise BadInput(file, "is damaged or no checkpoint of torch")
+
+
+def cast(tensors: Mapping[str, Tensor], dtype: torch.dtype | None, where: Path) -> dict[str, Tensor]:
+    """The same numbers as `dtype`; what is no floating-point number stays as it is, and all does for None.
+
+    Raises:
+        BadInput: a number is too large for `dtype`, and would be infinite; `where` is the file that is named.
+    """
+    made = dict(tensors)
+    for name, tensor in tensors.items() if dtype is not None else ():
+        if not tensor.is_floating_point():
+            continue
+        made[name] = tensor.to(dtype)
+        if bool((made[name].isinf() & ~tensor.isinf()).any()):
+            raise BadInput(
+                where,
+                f"{name!r} holds a number that is too large for {str(dtype).removeprefix('torch.')}",
+                value=tensor[tensor.isfinite()].abs().max().item(),
+            )
+    return made
 
 
 def refuse_pickle(folder: Path) -> None:
@@ -202,6 +254,7 @@ def refuse_pickle(folder: Path) -> None:
 
 
 def _read_file(file: Path) -> dict[str, Tensor]:
+    refuse_pointer(file)
     try:
         with safe_open(file, framework="pt") as opened:
             return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (it is no mapping)
@@ -226,6 +279,10 @@ class _Read:
     ) -> _Read:
         family = names_of(raw, folder / "config.json")
         names = {family.canonical(name): name for name in tensors}
+        for alias, name in family.ALIASES.items():
+            # A tensor with two names may be saved under either.
+            if alias in names and name not in names:
+                names[name] = names.pop(alias)
         return cls(folder, family, config, raw, {c: tensors[n] for c, n in names.items()}, names)
 
     @property
@@ -242,10 +299,7 @@ class _Read:
             part = self.family.part_of(name)
             if part is None or part in present:
                 pieces.setdefault(place.name, {})[place.third] = self._tensor(name)
-        state = {
-            name: torch.cat([thirds[i] for i in range(3)]) if None not in thirds else thirds[None].clone()
-            for name, thirds in pieces.items()
-        }
+        state = {name: self._whole(name, thirds) for name, thirds in pieces.items()}
         self._check_ties()
         self._name_layers_left_out(places)
         missing = tuple(sorted(wanted - present))
@@ -256,7 +310,27 @@ class _Read:
     def _tensor(self, name: str) -> Tensor:
         if name not in self.tensors:
             raise BadInput(self.folder, f"lacks the tensor {name!r} that its config.json asks for")
-        return self.tensors[name]
+        tensor = self.tensors[name]
+        if tensor.dtype not in READABLE:
+            raise BadInput(
+                self.folder,
+                f"the weights {self.names[name]!r} are quantised, which is not supported",
+                value=str(tensor.dtype).removeprefix("torch."),
+                valid=[str(dtype).removeprefix("torch.") for dtype in READABLE],
+            )
+        return tensor
+
+    def _whole(self, name: str, thirds: Mapping[int | None, Tensor]) -> Tensor:
+        """A parameter of its only piece, or of queries, keys and values."""
+        if None in thirds:
+            return thirds[None].clone()
+        shapes = [tuple(thirds[i].shape) for i in range(3)]
+        if len(set(shapes)) > 1:
+            raise BadInput(
+                self.folder,
+                f"queries, keys and values of {name} have the shapes {shapes}, which have to be equal",
+            )
+        return torch.cat([thirds[i] for i in range(3)])
 
     def _check_ties(self) -> None:
         for alias, name in self.family.ALIASES.items():
@@ -304,13 +378,13 @@ def _fresh(part: str, config: ModelConfig, dtype: torch.dtype) -> dict[str, Tens
     return {prefix + name: tensor.detach().to(dtype) for name, tensor in module.state_dict().items()}
 
 
-def _fill(model: nn.Module, state: Mapping[str, Tensor], dtype: torch.dtype | None) -> None:
+def _fill(model: nn.Module, state: Mapping[str, Tensor], dtype: torch.dtype | None, where: Path) -> None:
     """Put tensors into a model that was made on the meta device. Raises `BadInput` where a shape does not fit."""
     expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     for name, shape in expected.items():
         if tuple(state[name].shape) != shape:
             raise BadInput(
-                WEIGHTS, f"{name} has shape {tuple(state[name].shape)}, config.json asks for {shape}"
+                where, f"{name} has shape {tuple(state[name].shape)}, config.json asks for {shape}"
             )
     kept = {name: state[name] if dtype is None else state[name].to(dtype) for name in expected}
     model.load_state_dict(kept, assign=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Self
 
 from biosmith.errors import UsageError
@@ -62,18 +63,33 @@ def without_dropout(config: Any) -> Any:
     return dataclasses.replace(config, **dict.fromkeys(names, 0.0))
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number; True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def check_config(config: Any, what: str = "model") -> None:
-    """Raise `UsageError` where a value is impossible: what is counted, dropout rates, heads, activations."""
+    """Raise `UsageError` where a value is impossible: kinds of values, what is counted, dropout rates, heads,
+    activations."""
     fields = dataclasses.fields(config)  # whose types are texts, as annotations are not evaluated
+    for field in fields:
+        value = getattr(config, field.name)
+        if field.type == "int" and (not isinstance(value, int) or isinstance(value, bool)):
+            raise UsageError(f"{what} {field.name} must be a whole number, not {value!r}")
+        if field.type == "float" and not is_number(value):
+            raise UsageError(f"{what} {field.name} must be a number, not {value!r}")
     for name in (f.name for f in fields if f.type == "int" and not f.name.endswith("_id")):
         if getattr(config, name) < 1:
             raise UsageError(f"{what} {name} must be at least 1, not {getattr(config, name)}")
     for name in (f.name for f in fields if f.name.endswith("dropout")):
         if not 0 <= getattr(config, name) < 1:
             raise UsageError(f"{what} {name} must lie in [0, 1), not {getattr(config, name)}")
+    for name in ("layer_norm_epsilon", "initializer_range"):
+        if getattr(config, name) < 0:
+            raise UsageError(f"{what} {name} must not be below 0, as {getattr(config, name)} is")
     if config.width % config.heads:
         raise UsageError(f"{what} width {config.width} cannot be shared out among {config.heads} heads")
     for name in (f.name for f in fields if f.name.endswith("activation")):
-        if getattr(config, name) not in ACTIVATIONS:
+        if getattr(config, name) not in ACTIVATIONS:  # a tuple, which takes what cannot be hashed
             valid = ", ".join(ACTIVATIONS)
             raise UsageError(f"{what} {name} {getattr(config, name)!r} is unknown; valid: {valid}")

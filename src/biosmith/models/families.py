@@ -37,10 +37,11 @@ def names_of(raw: Mapping[str, Any], file: Path) -> Names:
     Raises:
         BadInput: another architecture, which is named.
     """
-    architectures = raw.get("architectures") or []
-    kind = raw.get("model_type") or ("bert" if str(architectures[:1]).startswith("['Bert") else None)
-    if kind not in FAMILIES:
-        named = ", ".join(map(str, architectures)) or "no architecture"
+    stated = raw.get("architectures")
+    architectures = [str(name) for name in stated] if isinstance(stated, list) else []
+    kind = raw.get("model_type") or ("bert" if "".join(architectures[:1]).startswith("Bert") else None)
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        named = ", ".join(architectures) or "no architecture"
         raise BadInput(
             file,
             f"is a {kind or 'nameless'} model ({named}), not a {' or '.join(FAMILIES)} model (BertModel, ...)",

@@ -105,6 +105,8 @@ def read_decoder_config(folder: Path) -> Gpt2Config:
         raw = json.loads(file.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise BadInput(file, f"is not JSON: {error}") from error
+    if not isinstance(raw, dict):
+        raise BadInput(file, "is not a JSON object")
     return config_from_hugging_face(raw, file)
 
 
@@ -118,15 +120,15 @@ def config_from_hugging_face(raw: Mapping[str, Any], file: Path) -> Gpt2Config:
             raise BadInput(file, f"{key} is not supported", value=raw[key], valid=[wanted])
     values = dict(_DEFAULTS)
     values |= {o: raw[t] for t, o in (FIELDS | SPECIAL).items() if raw.get(t) is not None}
-    values["activation"] = ACTIVATIONS.get(
-        values.get("activation", "gelu_new"), values.get("activation", "gelu_new")
-    )
-    if raw.get("n_inner") not in (None, 4 * values.get("width", 768)):
-        raise BadInput(file, "n_inner is not four times n_embd", value=raw["n_inner"])
+    activation = values.get("activation", "gelu_new")
+    values["activation"] = ACTIVATIONS.get(str(activation), activation)
     try:
-        return Gpt2Config(**values)
+        config = Gpt2Config(**values)
     except (TypeError, UsageError) as error:
         raise BadInput(file, f"is not a usable GPT-2 configuration: {error}") from error
+    if raw.get("n_inner") not in (None, 4 * config.width):
+        raise BadInput(file, "n_inner is not four times n_embd", value=raw["n_inner"])
+    return config
 
 
 def decoder_from_tensors(config: Gpt2Config, tensors: Mapping[str, Tensor], where: Path) -> Decoder:
@@ -136,6 +138,8 @@ def decoder_from_tensors(config: Gpt2Config, tensors: Mapping[str, Tensor], wher
         BadInput: a tensor is missing, has another shape than the configuration says, or the output layer is not tied.
     """
     bare = {name.removeprefix(PREFIX): tensor for name, tensor in tensors.items()}
+    if OUTPUT in bare:
+        bare.setdefault("wte.weight", bare[OUTPUT])  # a tied tensor may be saved under either name
     with torch.device("meta"):
         decoder = Decoder(config)
     state = {}
@@ -143,7 +147,7 @@ def decoder_from_tensors(config: Gpt2Config, tensors: Mapping[str, Tensor], wher
     for theirs, (ours, turned) in places(config).items():
         if theirs not in bare:
             raise BadInput(where, f"lacks the tensor {PREFIX + theirs!r} that its config.json asks for")
-        tensor = bare[theirs].t() if turned else bare[theirs]
+        tensor = bare[theirs].t() if turned and bare[theirs].dim() == 2 else bare[theirs]
         if tuple(tensor.shape) != expected[ours]:
             raise BadInput(
                 where, f"{theirs} has shape {tuple(tensor.shape)}, config.json asks for {expected[ours]}"

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from biosmith.artefact import Manifest, describe_input
 from biosmith.errors import BadInput, UsageError
-from biosmith.models.checkpoint import build_encoder
+from biosmith.models.checkpoint import build_encoder, cast, require_pickle
 from biosmith.models.megatron import MegatronConfig
 from biosmith.models.megatron_names import MegatronNames
 from biosmith.models.saving import TOKENIZER_FILES, write_folder
@@ -160,9 +160,10 @@ def convert_megatron(
     """
     files = find_shards(source)
     shards = [_read(file) for file in files]
-    version = float(shards[0].get("checkpoint_version", 0.0))
-    if version not in VERSIONS:
-        raise BadInput(files[0], "checkpoint_version is not known", value=version, valid=list(VERSIONS))
+    stated = shards[0].get("checkpoint_version", 0.0)
+    if stated not in VERSIONS:
+        raise BadInput(files[0], "checkpoint_version is not known", value=stated, valid=list(VERSIONS))
+    version = float(stated)
     arguments = _arguments(shards[0], files)
     notes: list[str] = []
     flat = [dict(_flatten(shard["model"])) for shard in shards]
@@ -186,7 +187,7 @@ def convert_megatron(
         next_sentence="binary_head" not in missing and "pooler" not in missing,
     )
     if dtype is not None:
-        tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()}
+        tensors = cast(tensors, dtype, files[0])
     if architecture == names.BARE:
         tensors = {
             name.removeprefix("bert."): t for name, t in tensors.items() if not name.startswith("cls.")
@@ -238,7 +239,7 @@ def find_shards(source: Path) -> list[Path]:
         return [source]
     folder = source
     if (source / LATEST).is_file():
-        latest = (source / LATEST).read_text(encoding="utf-8").strip()
+        latest = (source / LATEST).read_text(encoding="utf-8", errors="replace").strip()
         folder = source / (latest if not latest.isdigit() else f"iter_{int(latest):07d}")
     if (folder / ".metadata").is_file():
         raise UsageError(
@@ -247,7 +248,7 @@ def find_shards(source: Path) -> list[Path]:
     for name in FILES:
         if (folder / name).is_file():
             return [folder / name]
-        found = {path.parent.name: path for path in sorted(folder.glob(f"mp_rank_*/{name}"))}
+        found = {path.parent.name: path for path in sorted(folder.glob(f"mp_rank_[0-9]*/{name}"))}
         if not found:
             continue
         ranks = {rank.removeprefix("mp_rank_"): path for rank, path in found.items()}
@@ -277,9 +278,11 @@ class _Inert:
 
 def _read(file: Path) -> dict[str, Any]:
     """A shard, opened with torch's restricted reader, which runs no code."""
+    require_pickle(file)
     try:
         named = torch.serialization.get_unsafe_globals_in_checkpoint(file)
-    except (ValueError, RuntimeError, pickle.UnpicklingError):  # a file of torch before 1.6
+    # A file of torch before 1.6, or a damaged one.
+    except (ValueError, RuntimeError, OSError, pickle.UnpicklingError):
         named = []
     stand_ins: list[Any] = [argparse.Namespace]
     for name in named:
@@ -291,7 +294,7 @@ def _read(file: Path) -> dict[str, Any]:
     except pickle.UnpicklingError as error:
         reason = "holds something else than tensors and arguments, and opening it could run code"
         raise BadInput(file, reason) from error
-    except (RuntimeError, EOFError, TypeError, ValueError) as error:
+    except (RuntimeError, EOFError, OSError, TypeError, ValueError, LookupError, AttributeError) as error:
         raise BadInput(file, f"is damaged or no checkpoint of torch: {error}") from error
     if not isinstance(state, dict) or not isinstance(state.get("model"), Mapping):
         raise BadInput(file, "is no checkpoint of Megatron-LM: it has no 'model'")
@@ -329,6 +332,8 @@ def _heads(arguments: Mapping[str, Any], settings: Mapping[str, Any], file: Path
     heads = settings.get("heads", arguments.get("num_attention_heads"))
     if heads is None:
         raise UsageError(f"{file} does not say how many attention heads there are: add --override heads=16")
+    if not str(heads).isdecimal() or int(heads) < 1:
+        raise BadInput(file, "a number of attention heads has to be a whole one above 0", value=heads)
     return int(heads)
 
 
@@ -404,10 +409,11 @@ def by_part(fused: Tensor, version: float, heads: int, name: str, file: Path) ->
     Raises:
         BadInput: the rows cannot be shared by so many heads.
     """
-    if fused.shape[0] % (3 * heads):
+    rows = len(fused) if fused.dim() else 0
+    if not rows or rows % (3 * heads):
         raise BadInput(
             file,
-            f"{name} has {fused.shape[0]:,} rows, which are not queries, keys and values of {heads} heads",
+            f"{name} has {rows:,} rows, which are not queries, keys and values of {heads} heads",
         )
     if version == 0.0:
         return fused.unflatten(0, (3, -1))
@@ -426,8 +432,8 @@ def _configuration(
     """Sizes from the tensors, the rest from the training arguments and the user."""
     embeddings = "bert.embeddings."
     for name in ("word_embeddings.weight", "position_embeddings.weight"):
-        if embeddings + name not in tensors:
-            raise BadInput(file, f"lacks the tensor of {name}; is it the first stage of a BERT?")
+        if embeddings + name not in tensors or tensors[embeddings + name].dim() != 2:
+            raise BadInput(file, f"lacks the matrix of {name}; is it the first stage of a BERT?")
     words, positions = (
         tensors[embeddings + f"{name}_embeddings.weight"].shape for name in ("word", "position")
     )
@@ -436,7 +442,7 @@ def _configuration(
         int(found[1]) for name in tensors if (found := re.match(r"bert\.encoder\.layer\.(\d+)\.", name))
     }
     first = tensors.get("bert.encoder.layer.0.intermediate.dense.weight")
-    if first is None:
+    if first is None or first.dim() == 0:
         raise BadInput(file, "has no layer 0; is it the first stage of a BERT?")
     values: dict[str, Any] = {
         ours: arguments[a] for a, ours in ARGUMENTS.items() if arguments.get(a) is not None
@@ -456,7 +462,7 @@ def _configuration(
         "feed_forward": first.shape[0],
     }
     for argument, field in {"num_layers": "layers", "hidden_size": "width"}.items():
-        if arguments.get(argument, values[field]) != values[field]:
+        if arguments.get(argument) not in (None, values[field]):
             raise BadInput(
                 file,
                 f"{argument} is {arguments[argument]} among the arguments, the tensors say {values[field]}",

@@ -143,7 +143,7 @@ class Names(ABC):
         for theirs, ours in self.FIELDS.items():
             if not ours.endswith("activation"):
                 continue
-            values[ours] = ACTIVATION_NAMES.get(values[ours], values[ours])
+            values[ours] = ACTIVATION_NAMES.get(str(values[ours]), values[ours])
             if values[ours] not in ACTIVATIONS:
                 valid = [*ACTIVATIONS, *ACTIVATION_NAMES]
                 raise BadInput(file, f"{theirs} is not supported", value=raw[theirs], valid=valid)

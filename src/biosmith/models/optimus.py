@@ -108,6 +108,8 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raw = json.loads(file.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise BadInput(file, f"is not JSON: {error}") from error
+    if not isinstance(raw, dict):
+        raise BadInput(file, "is not a JSON object")
     return raw, read_pickle(folder / PICKLE)
 
 
@@ -115,7 +117,7 @@ def _decoder_config(
     raw: Mapping[str, Any], folder: Path, tensors: Mapping[str, Tensor], special: Mapping[str, int]
 ) -> Gpt2Config:
     """The old library called fields otherwise, and its vocab_size may be that before tokens were added."""
-    rows = next((t.shape[0] for n, t in tensors.items() if n.endswith("wte.weight")), None)
+    rows = next((len(t) for n, t in tensors.items() if n.endswith("wte.weight") and t.dim() == 2), None)
     if rows is None:
         raise BadInput(folder / PICKLE, "lacks 'transformer.wte.weight'")
     old = {"vocab_size_or_config_json_file", "summary_type", "num_labels"}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 
 from biosmith.artefact import Manifest, describe_files, folder_by_rename
@@ -54,7 +55,7 @@ def convert_other(
         model, found = kind.from_pretrained(
             None, config=config, state_dict=dict(tensors), dtype=dtype, output_loading_info=True
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, StrictDataclassError) as error:
         raise BadInput(source, f"transformers cannot load it: {error}") from error
     if found["missing_keys"]:
         raise BadInput(

@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 
 from biosmith.artefact import (
     MANIFEST,
+    Manifest,
     describe_files,
     describe_input,
     folder_by_rename,
@@ -31,12 +32,12 @@ from biosmith.lineage import (
     LINEAGE,
     MISSING,
     NAMED,
+    Origin,
     command_without_paths,
     trace_origin,
     without_paths,
 )
-from biosmith.models.checkpoint import INDEX, WEIGHTS, read_tensors
-from biosmith.models.converting import DTYPES
+from biosmith.models.checkpoint import DTYPES, INDEX, WEIGHTS, cast, read_tensors
 
 MEGABYTE = 10**6
 CARD = "README.md"
@@ -79,35 +80,24 @@ def release(
         card: the text of its README.md; None takes that of `folder`.
 
     Raises:
-        UsageError: `out` exists, `folder` has no manifest, an unknown dtype, no such card.
+        UsageError: `out` exists, `folder` has no manifest, an unknown dtype, a limit below 0, no such card.
+        BadInput: a number is too large for `dtype`.
     """
     require_new_folder(out)
     manifest = load_manifest(folder)
     if dtype is not None and dtype not in DTYPES:
         raise UsageError(f"dtype {dtype!r} is unknown; valid: {', '.join(DTYPES)}")
+    if shard_megabytes < 0:
+        raise UsageError(f"a file of weights cannot have {shard_megabytes} megabytes; 0 is no limit")
     if card is not None and not card.is_file():
         raise UsageError(f"{card} does not exist")
     origin = trace_origin(folder)
     with folder_by_rename(out) as temporary:
-        weights = [folder / WEIGHTS, folder / INDEX, *folder.glob("model-*-of-*.safetensors")]
-        for file in sorted(folder.iterdir()):
-            if file.is_file() and file not in weights and file.name not in (MANIFEST, LINEAGE, CARD):
-                shutil.copyfile(file, temporary / file.name)
-        if any(file.is_file() for file in weights):
-            _write_weights(folder, temporary, dtype, shard_megabytes)
-        text = (
-            (card or folder / CARD).read_text(encoding="utf-8") if card or (folder / CARD).is_file() else ""
-        )
-        (temporary / CARD).write_text(without_paths(text), encoding="utf-8")
-        write_json(temporary / LINEAGE, without_paths(to_plain(origin)))
-        dataclasses.replace(
-            manifest,
-            config=without_paths(manifest.config),
-            command=command_without_paths(manifest.command),
-            inputs=[without_paths(describe_input(folder))],
-            files=describe_files(temporary),
-        ).save(temporary)
-        sizes = [file.stat().st_size for file in temporary.iterdir()]
+        _copy(folder, temporary, dtype, shard_megabytes)
+        if card is not None:
+            _copy_card(card, temporary)
+        _vouch(manifest, origin, folder, temporary)
+        sizes = [file.stat().st_size for file in temporary.rglob("*") if file.is_file()]
     everything = list(origin.walk())
     missing = tuple(
         dict.fromkeys(f"{o.kind} {o.digest[:12]}" for o in everything if o.state in (MISSING, NAMED))
@@ -115,11 +105,43 @@ def release(
     return Release(out, sum(sizes), max(sizes), len({o.digest for o in everything}), missing)
 
 
+def _copy(folder: Path, out: Path, dtype: str | None, shard_megabytes: int) -> None:
+    """All of a folder but its manifest and lineage; the models in it (of a latent-variable model) in the same way."""
+    weights = [folder / WEIGHTS, folder / INDEX, *folder.glob("model-*-of-*.safetensors")]
+    for child in sorted(folder.iterdir()):
+        if child.is_file() and child not in weights and child.name not in (MANIFEST, LINEAGE, CARD):
+            shutil.copyfile(child, out / child.name)
+        elif (child / "config.json").is_file():
+            (out / child.name).mkdir()
+            _copy(child, out / child.name, dtype, shard_megabytes)
+            if (child / MANIFEST).is_file():
+                _vouch(load_manifest(child), trace_origin(child), child, out / child.name)
+    if any(file.is_file() for file in weights):
+        _write_weights(folder, out, dtype, shard_megabytes)
+    if (folder / CARD).is_file():
+        _copy_card(folder / CARD, out)
+
+
+def _copy_card(card: Path, out: Path) -> None:
+    (out / CARD).write_text(without_paths(card.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _vouch(manifest: Manifest, origin: Origin, folder: Path, out: Path) -> None:
+    """Write the manifest of a folder's copy, and its lineage."""
+    write_json(out / LINEAGE, without_paths(to_plain(origin)))
+    dataclasses.replace(
+        manifest,
+        config=without_paths(manifest.config),
+        command=command_without_paths(manifest.command),
+        inputs=[without_paths(describe_input(folder))],
+        files=describe_files(out),
+    ).save(out)
+
+
 def _write_weights(source: Path, out: Path, dtype: str | None, shard_megabytes: int) -> None:
     tensors = read_tensors(source)
     if dtype is not None:
-        wanted = DTYPES[dtype]
-        tensors = {name: t.to(wanted) if t.is_floating_point() else t for name, t in tensors.items()}
+        tensors = cast(tensors, DTYPES[dtype], source)
         config = json.loads((out / "config.json").read_text(encoding="utf-8"))
         config.pop("torch_dtype", None)
         write_json(out / "config.json", config | {"dtype": dtype})

@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -30,6 +30,9 @@ from biosmith.models.checkpoint import INDEX, WEIGHTS, Origin
 from biosmith.models.electra import Discriminator
 from biosmith.models.encoder import Encoder
 from biosmith.models.families import FAMILIES, config_from_hugging_face, names_of
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -147,17 +150,17 @@ def write_folder(
         config_from_hugging_face(raw, folder / "config.json"),
     )
     architecture = (raw.get("architectures") or [family.BARE])[0]
+    held = {family.canonical(name): tensor.numel() for name, tensor in tensors.items()}
     parameters = sum(
-        tensor.numel()
-        for name, tensor in tensors.items()
-        if family.canonical(name) not in (*family.ALIASES, *family.BUFFERS)
+        size
+        for name, size in held.items()
+        if name not in family.BUFFERS and family.ALIASES.get(name) not in held
     )
     counts = {"parameters": parameters, "vocabulary": config.vocabulary_size, **manifest.counts}
     manifest = dataclasses.replace(manifest, counts=counts)
     with folder_by_rename(folder) as temporary:
-        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
         try:
-            save_file(contiguous, temporary / WEIGHTS, metadata={"format": "pt"})
+            save_file(_apart(tensors), temporary / WEIGHTS, metadata={"format": "pt"})
         except SafetensorError as error:  # a full disk, most often
             raise BiosmithError(f"{folder / WEIGHTS} cannot be written: {error}") from error
         write_json(temporary / "config.json", raw)
@@ -172,11 +175,41 @@ def write_folder(
     return folder
 
 
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Contiguous tensors, none of which shares its memory with another, as safetensors wants them."""
+    made: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        made[name] = tensor.contiguous()
+        if (place := made[name].untyped_storage().data_ptr()) in seen:
+            made[name] = made[name].clone()
+        seen.add(place)
+    return made
+
+
 def copy_tokenizer(source: Path | None, folder: Path) -> None:
-    """Copy a folder's tokenizer files, byte for byte."""
+    """Copy a folder's tokenizer files, byte for byte. Raises `BadInput` for a damaged one."""
     for name in TOKENIZER_FILES if source is not None else ():
-        if source is not None and (source / name).is_file():
-            shutil.copyfile(source / name, folder / name)
+        if source is None or not (source / name).is_file():
+            continue
+        if name == "tokenizer.json":
+            read_tokenizer(source / name)
+        elif name.endswith(".json"):
+            try:
+                json.loads((source / name).read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise BadInput(source / name, f"is not JSON: {error}") from error
+        shutil.copyfile(source / name, folder / name)
+
+
+def read_tokenizer(file: Path) -> Tokenizer:
+    """A tokenizer.json. Raises `BadInput` if it is none."""
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises nothing more precise
+        raise BadInput(file, f"is not a tokenizer: {error}") from error
 
 
 def hugging_face_tensors(
@@ -204,16 +237,16 @@ def hugging_face_tensors(
 
 def check_vocabulary(tokenizer: Path, rows: int) -> None:
     """Raise `UsageError` unless a tokenizer's ids fit a word embedding of `rows` rows (`BadInput` if damaged)."""
-    from tokenizers import Tokenizer
-
     if (tokenizer / "tokenizer.json").is_file():
-        try:
-            size = Tokenizer.from_file(str(tokenizer / "tokenizer.json")).get_vocab_size()
-        except Exception as error:  # the library raises nothing more precise
-            raise BadInput(tokenizer / "tokenizer.json", f"is not a tokenizer: {error}") from error
+        # Numbers may be left out: what has to fit is the largest.
+        size = max(read_tokenizer(tokenizer / "tokenizer.json").get_vocab().values(), default=-1) + 1
     elif (tokenizer / "vocab.txt").is_file():
+        try:
+            text = (tokenizer / "vocab.txt").read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise BadInput(tokenizer / "vocab.txt", f"is not UTF-8: {error}") from error
         # Not `splitlines`: a piece may be one of Unicode's rarer line ends.
-        size = len((tokenizer / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n"))
+        size = len(text.removesuffix("\n").split("\n"))
     elif (tokenizer / "spiece.model").is_file():
         from sentencepiece import SentencePieceProcessor
 
@@ -259,12 +292,10 @@ def _name_dtype(raw: dict[str, Any], dtype: torch.dtype, *, is_new: bool) -> Non
 
 def _name_special_tokens(raw: dict[str, Any], tokenizer: Path) -> None:
     """Fill in the ids of special tokens that a new configuration leaves open."""
-    from tokenizers import Tokenizer
-
     files = [tokenizer / "tokenizer.json", tokenizer / "tokenizer_config.json"]
     if not all(file.is_file() for file in files):
         return
-    pieces, named = Tokenizer.from_file(str(files[0])), json.loads(files[1].read_text(encoding="utf-8"))
+    pieces, named = read_tokenizer(files[0]), json.loads(files[1].read_text(encoding="utf-8"))
     # An encoder's sequences begin with its [CLS] and end with its [SEP].
     for key, token in (("cls", "cls"), ("bos", "cls"), ("sep", "sep"), ("eos", "sep")):
         name = named.get(f"{token}_token")
@@ -284,13 +315,11 @@ def name_tokenizer_class(folder: Path, family: str) -> None:
         from transformers import BertTokenizer
 
         BertTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer.save(str(file))
-    kind = json.loads(file.read_text(encoding="utf-8"))["model"]["type"]
+    tokenizer = read_tokenizer(file)
+    kind = type(tokenizer.model).__name__  # which old files do not say
     fits = kind == "WordPiece" if family in WORDPIECE_FAMILIES else (family, kind) == ("albert", "Unigram")
     if "tokenizer_class" in stated or (stated and fits):
         return
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(file))
     named: dict[str, Any] = {}
     for role, names in SPECIAL_TOKENS.items():
         found = [name for name in names if tokenizer.token_to_id(name) is not None]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -33,7 +34,7 @@ from biosmith.errors import BadInput, UsageError
 from biosmith.models.bert import BertConfig
 from biosmith.models.checkpoint import WEIGHTS, load_encoder
 from biosmith.models.encoder import Encoder
-from biosmith.models.gpt2_names import config_to_hugging_face, load_decoder, to_hugging_face
+from biosmith.models.gpt2_names import SPECIAL, config_to_hugging_face, load_decoder, to_hugging_face
 from biosmith.models.saving import check_vocabulary, copy_tokenizer, name_tokenizer_class, save_model
 from biosmith.models.vae import VaeConfig, VariationalAutoencoder
 
@@ -87,7 +88,7 @@ def load_tokenizer(folder: Path) -> Any:
         raise UsageError(f"{folder} does not exist; expected a folder with a tokenizer")
     try:
         return AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, StrictDataclassError) as error:
         first = str(error).split("\n", 1)[0]
         raise UsageError(f"{folder} holds no tokenizer that can be used ({first})") from error
 
@@ -210,10 +211,22 @@ def load_vae(folder: str | Path) -> LoadedVae:
         value = raw.get(name, 1)
         if not isinstance(value, int) or value < 1:
             raise BadInput(file, f"{name} has to be a whole number above 0", value=value)
+    for name in ("memory", "embedding"):
+        if not isinstance(raw.get(name, True), bool):
+            raise BadInput(
+                file, f"{name} is not a way of injection or none", value=raw[name], valid=[True, False]
+            )
     encoder, encoder_config = load_encoder(folder / ENCODER, dtype=torch.float32)
     decoder = load_decoder(folder / DECODER)
     if not isinstance(encoder_config, BertConfig):
         raise BadInput(folder / ENCODER, "is not a BERT folder", value=encoder_config.kind, valid=["bert"])
+    for theirs, ours in SPECIAL.items():
+        if not 0 <= getattr(decoder.config, ours) < decoder.config.vocabulary_size:
+            raise BadInput(
+                folder / DECODER / "config.json",
+                f"{theirs} is none of the {decoder.config.vocabulary_size:,} pieces",
+                value=getattr(decoder.config, ours),
+            )
     for name, part in (("encoder_vocabulary", ENCODER), ("decoder_vocabulary", DECODER)):
         found = vocabulary_digest(folder / part)
         if name in raw and found != raw[name]:
@@ -223,8 +236,8 @@ def load_vae(folder: str | Path) -> LoadedVae:
             )
     config = VaeConfig(
         latent_size=int(raw.get("latent_size", 0)),
-        memory=bool(raw.get("memory", True)),
-        embedding=bool(raw.get("embedding", True)),
+        memory=raw.get("memory", True),
+        embedding=raw.get("embedding", True),
         encoder=encoder_config,
         decoder=decoder.config,
     )
