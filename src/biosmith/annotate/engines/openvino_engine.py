@@ -42,14 +42,13 @@ class OpenVinoEngine:
         }
         if isinstance(model, Path):
             core.set_property({"CACHE_DIR": str(cache_folder() / "compiled")})
-        self._streams = threads
-        with kept_signal_stack():
-            self._compiled = core.compile_model(model, "CPU", options)
+        self._core, self._model, self._options, self._streams = core, model, options, threads
         self._queue = self._new_queue()
 
     def _new_queue(self) -> Any:
         with kept_signal_stack():
-            queue = openvino.AsyncInferQueue(self._compiled, self._streams)
+            compiled = self._core.compile_model(self._model, "CPU", self._options)
+            queue = openvino.AsyncInferQueue(compiled, self._streams)
         queue.set_callback(_keep)
         return queue
 
@@ -62,7 +61,8 @@ class OpenVinoEngine:
                 self._queue.start_async(inputs, (scores, batch))
             self._queue.wait_all()
         except Exception:
-            self._queue = self._new_queue()  # the old one would raise the same again, whatever it is given
+            # The old one would raise the same again, whatever it is given, and so may the stream that the batch failed in.
+            self._queue = self._new_queue()
             raise
         return scores
 
