@@ -71,9 +71,8 @@ def convert(source: Path, out: Path, dtype: str | None = None) -> Path:
     config, raw = read_config(source)
     family = FAMILIES[config.kind]
     tensors = read_tensors(source) if is_safe else _read_pickles(source)
-    build_encoder(
-        source, config, raw, tensors
-    )  # which finds a second copy that differs, before it is left out
+    # This finds a second copy of a tensor that differs, before it is left out.
+    build_encoder(source, config, raw, tensors)
     if not is_safe:
         tensors = _renamed(tensors, family)
     raw = family.config_to_hugging_face(config, raw)

@@ -24,7 +24,8 @@ LINK_SHARE = 0.75  # of it that collective operations of some megabytes reach
 # biomegatron-1.2b on two H200s (benchmarks/results/parallel_pretraining.json).
 TENSOR_LINK_SHARE = 0.21
 # A micro-batch of a model whose layers are spread or shared takes this much for each, however narrow they are: the time of the
-# processor that calls torch's modules and collectives. Measured with biomegatron-345m and -800m on two H200s (the same file).
+# processor that calls torch's modules and collectives, by what was measured with biomegatron-345m and -800m on two H200s (the same
+# file), when it still waited for the cards in every step; to be measured anew.
 CALL_SECONDS = 0.008
 # What several whole replicas add to a step: 0.010 to 0.020 measured with BERT-base on 2 H200s, and on 2 and 4 H100s
 # (scaling_h200.json, scaling_h100.json).
