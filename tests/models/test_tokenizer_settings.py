@@ -73,6 +73,7 @@ def test_a_tokenizer_without_settings_is_read_as_it_is(
         special
     )
     assert ("token_type_ids" in loaded(TEXT)) == (family != "modernbert")
+    assert len(loaded("e " * 20, truncation=True)["input_ids"]) == 16
 
 
 @pytest.mark.parametrize("family", ["albert", "modernbert"])

@@ -165,7 +165,7 @@ def write_folder(
             raise BiosmithError(f"{folder / WEIGHTS} cannot be written: {error}") from error
         write_json(temporary / "config.json", raw)
         copy_tokenizer(tokenizer, temporary)
-        name_tokenizer_class(temporary, str(raw.get("model_type", "")))
+        name_tokenizer_class(temporary, str(raw.get("model_type", "")), raw.get("max_position_embeddings"))
         if not config.has_segments:
             _withhold_segments(temporary / "tokenizer_config.json")
         text = model_card(folder.name, architecture, config, manifest) if card is None else card
@@ -304,9 +304,10 @@ def _name_special_tokens(raw: dict[str, Any], tokenizer: Path) -> None:
             raw[f"{key}_token_id"] = pieces.token_to_id(name)
 
 
-def name_tokenizer_class(folder: Path, family: str) -> None:
+def name_tokenizer_class(folder: Path, family: str, longest: int | None = None) -> None:
     """Say how a tokenizer is read whose settings do not. transformers would take the class of the model's family, which
-    knows one kind of pieces, and may cut text otherwise than `tokenizer.json` says (BERT's lower-cases it)."""
+    knows one kind of pieces, and may cut text otherwise than `tokenizer.json` says (BERT's lower-cases it). `longest` is
+    what the model takes, where it is known: else `truncation=True` would cut nothing."""
     file, settings = folder / "tokenizer.json", folder / "tokenizer_config.json"
     stated = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
     if not file.is_file():
@@ -330,6 +331,7 @@ def name_tokenizer_class(folder: Path, family: str) -> None:
         named |= {role: t["content"] if isinstance(t, dict) else t for role, t in tokens.items()}
     # The class that takes the file as it is. Alone it makes no segments.
     named |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": MODEL_INPUTS}
+    named |= {} if longest is None else {"model_max_length": longest}
     write_json(settings, named | stated)
 
 
