@@ -130,7 +130,8 @@ def contestants(arguments: argparse.Namespace) -> dict[str, tuple[Path, str]]:
     chosen["torch float32"] = (arguments.tuned, "torch:float32")
     if arguments.all:
         chosen |= {f"{e} float32": (arguments.tuned, f"{e}:float32") for e in ("openvino", "onnx")}
-        chosen["torch auto"] = (arguments.tuned, "torch:auto")
+        # In bfloat16 where the processor has it.
+        chosen |= {f"{e} auto": (arguments.tuned, f"{e}:auto") for e in ("torch", "openvino")}
     for folder in arguments.int8 or []:
         config = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["config"]
         name = f"{config['engine']['engine']} int8 (auto)"

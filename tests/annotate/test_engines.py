@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -20,17 +20,20 @@ import biosmith
 from biosmith.annotate import engines
 from biosmith.annotate.annotator import Annotator
 from biosmith.annotate.engines import Settings, choose_engine, evaluating, quantization, torch_engine
-from biosmith.annotate.engines.conversion import PaddedNetwork, to_openvino
+from biosmith.annotate.engines.conversion import PaddedNetwork, to_onnx, to_openvino
 from biosmith.annotate.engines.sharing import encoder_digest
 from biosmith.annotate.sequences import Sequences
 from biosmith.annotate.tuned import read_tuned
 from biosmith.artefact import load_manifest
 from biosmith.cli import main
 from biosmith.errors import BadInput, BiosmithError, UsageError
+from biosmith.models.modern import ModernConfig, ModernEncoder
 from biosmith.tasks.labels import read_spans
 from biosmith.tasks.metrics.entities import score_spans
+from biosmith.tasks.network import EncoderTagger
 from biosmith.tasks.tagged import read_conll
 from biosmith.text.document import Document, Passage
+from tasks.conftest import write_tiny_model
 
 TEXTS = [
     "Patients with anemia were given heparin. No effect of aspirin was seen.",
@@ -156,6 +159,43 @@ def test_a_converted_network_scores_as_torch_does(tagger_folder: Path, engine: s
     (expected,), (found,) = torch_nlp.score(prepared), nlp.score(nlp.prepare(documents()))
     assert np.abs(found - expected).max() < 1e-4
     assert spans(nlp) == spans(torch_nlp)
+
+
+@pytest.mark.parametrize("engine", CPU_ENGINES)
+def test_a_network_with_windows_scores_as_torch_does_at_every_length(engine: str, tmp_path: Path) -> None:
+    """Texts shorter than a window, longer ones, and padding that sees nothing but padding in its window."""
+    pytest.importorskip(engines.ENGINES[engine][0])
+    tokenizer = write_tiny_model(tmp_path / "tokenizer")
+    config = ModernConfig(
+        vocabulary_size=164, layers=4, width=32, heads=4, feed_forward=48, positions=128,
+        global_every=2, local_attention=60, initializer_range=0.1,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    tagger = EncoderTagger(ModernEncoder(config), 3, 0.0, tokenizer)
+    network = PaddedNetwork([tagger]).eval()
+    score = _compiled(network, engine, tmp_path)
+    for lengths in ((7, 20), (20, 100), (90, 100)):
+        mask = torch.arange(lengths[1]) < torch.tensor(lengths)[:, None]
+        ids = torch.randint(5, 164, mask.shape) * mask
+        with torch.no_grad():
+            expected = network(ids, mask.long())
+        found = torch.from_numpy(score({"input_ids": ids.numpy(), "attention_mask": mask.long().numpy()}))
+        torch.testing.assert_close(found[mask], expected[mask], atol=1e-4, rtol=0)
+
+
+def _compiled(
+    network: PaddedNetwork, engine: str, folder: Path
+) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
+    if engine == "openvino":
+        import openvino
+
+        compiled = openvino.compile_model(to_openvino(network), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        return lambda inputs: compiled(inputs)[0]
+    import onnxruntime
+
+    to_onnx(network, folder / "model.onnx")
+    session = onnxruntime.InferenceSession(folder / "model.onnx")
+    return lambda inputs: session.run(None, inputs)[0]
 
 
 @pytest.mark.parametrize("engine", CPU_ENGINES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -10,22 +12,28 @@ from torch.nn import functional as F
 
 from biosmith.models.attention import PackedAttention
 from biosmith.models.bert import BertConfig
-from biosmith.models.encoder import Encoder
+from biosmith.models.modern import ModernConfig
 from biosmith.tasks.batches import Batch, pack
 from biosmith.tasks.graphs import GraphedSteps, is_capturable, make_capturable, padded, shape_of
 from biosmith.tasks.inputs import Example
 
+FAMILIES = ("bert", "modern")
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
 class Scorer(nn.Module):
-    def __init__(self, dropout: float = 0.0) -> None:
+    def __init__(self, dropout: float = 0.0, *, family: str = "bert") -> None:
         super().__init__()
-        config = BertConfig(
-            vocabulary_size=64, layers=2, width=64, heads=2, feed_forward=64, positions=512,
-            dropout=dropout, attention_dropout=dropout,
-        )  # fmt: skip
-        self.encoder = Encoder(config, pooler=False)
+        shape: dict[str, Any] = {
+            "vocabulary_size": 64,
+            "layers": 2,
+            "width": 64,
+            "heads": 2,
+            "feed_forward": 64,
+        }
+        shape |= {"positions": 512, "dropout": dropout, "attention_dropout": dropout}
+        config = BertConfig(**shape) if family == "bert" else ModernConfig(**shape, local_attention=16)
+        self.encoder = config.make_encoder(pooler=False)
         self.head = nn.Linear(64, 3)
 
     def loss(self, batch: Batch) -> torch.Tensor:
@@ -46,9 +54,10 @@ def examples(count: int, seed: int, longest: int = 70) -> list[Example]:
     return made
 
 
-def test_a_padded_batch_has_the_loss_and_gradients_of_the_batch() -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_padded_batch_has_the_loss_and_gradients_of_the_batch(family: str) -> None:
     torch.manual_seed(0)
-    scorer = Scorer()
+    scorer = Scorer(family=family)
     batch = pack(examples(5, 1), np.arange(5))
     shape = shape_of(batch, batch_size=8)
     wide = padded(batch, shape)
@@ -89,12 +98,13 @@ def test_recurrent_networks_are_not_captured() -> None:
 
 
 @CUDA
-def test_captured_steps_train_as_plain_ones_do() -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_captured_steps_train_as_plain_ones_do(family: str) -> None:
     made = examples(64, 3)
     ends = []
     for captured in (False, True):
         torch.manual_seed(0)
-        scorer = Scorer().cuda().train()
+        scorer = Scorer(family=family).cuda().train()
         optimizer = torch.optim.AdamW(scorer.parameters(), lr=1e-3, fused=True)
         if captured:
             make_capturable(optimizer, torch.device("cuda"))

@@ -49,8 +49,8 @@ def finetune(
     Args:
         task: ner and pico tag words; relation, classification, yesno give one label a text, document any number;
             similarity gives a number for a pair; answers finds the answer in a text (SQuAD, BioASQ factoid).
-        model: a Hugging Face folder: BERT-shaped ones run through the fast encoder, others through AutoModel. For
-            answers also a tuned one (SQuAD first, then BioASQ).
+        model: a Hugging Face folder: those shaped like BERT, ELECTRA, ALBERT or ModernBERT run through the fast
+            encoder, others through AutoModel. For answers also a tuned one (SQuAD first, then BioASQ).
         data: a dataset's folder, or your own: train, dev or devel, and test as .tsv, .jsonl or .json (plain, .gz or
             .xz); for ner and pico also document files (PubTator, BioC, ...) named after the splits. A tagger learns
             from several that mark different types of mentions: O says nothing of types that a dataset does not mark.

@@ -55,7 +55,7 @@ class PaddedAttention:
         return dataclasses.replace(self, window=window)
 
     def _mask(self, length: int, device: torch.device) -> Tensor | None:
-        if self.window is None or length - 1 <= self.window:
+        if self.window is None or (length - 1 <= self.window and not _is_traced()):
             return self.visible_B11L
         band_LL = band(length, self.window, device)
         if self.visible_B11L is None:
@@ -63,6 +63,11 @@ class PaddedAttention:
         visible_B1LL = self.visible_B11L & band_LL
         # Padding far behind the last real token would see no key at all (see `of`).
         return visible_B1LL | ~visible_B1LL.any(dim=-1, keepdim=True)
+
+
+def _is_traced() -> bool:
+    """Whether what is computed becomes a program for sequences of other lengths too."""
+    return torch.jit.is_tracing() or torch.compiler.is_exporting()
 
 
 def band(length: int, window: int, device: torch.device | None = None) -> Tensor:

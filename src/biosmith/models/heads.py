@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 if TYPE_CHECKING:
     from biosmith.models.families import ModelConfig
+    from biosmith.models.modern import ModernConfig
 
 
 def activate(x: Tensor, activation: str) -> Tensor:
@@ -55,6 +56,21 @@ class MaskedLanguageHead(nn.Module):
     def forward(self, hidden_MD: Tensor, words_VD: Tensor) -> Tensor:
         """Logits [..., V] of hidden states [..., D], given the word embedding [V, D]."""
         return F.linear(self.norm(activate(self.dense(hidden_MD), self.activation)), words_VD, self.bias)
+
+
+class FeatureLayer(nn.Module):
+    """Dense, activation, LayerNorm: what ModernBERT has below its last layer, whatever that one predicts."""
+
+    def __init__(self, config: ModernConfig) -> None:
+        super().__init__()
+        self.activation = config.head_activation
+        self.dense = nn.Linear(config.width, config.width, bias=config.head_bias)
+        self.norm = nn.LayerNorm(config.width, eps=config.layer_norm_epsilon, bias=config.norm_bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., D] -> x [..., D]."""
+        normed: Tensor = self.norm(activate(self.dense(x), self.activation))
+        return normed
 
 
 class NextSentenceHead(nn.Module):

@@ -17,7 +17,7 @@ from biosmith.errors import UsageError
 from biosmith.models.attention import Attend, PackedAttention, PaddedAttention, RotaryAttention
 from biosmith.models.configuration import EncoderConfig
 from biosmith.models.encoder import Attention, Encoder, initialise
-from biosmith.models.heads import MaskedLanguageHead, activate
+from biosmith.models.heads import FeatureLayer, MaskedLanguageHead, activate
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,12 @@ class ModernConfig(EncoderConfig):
         return MaskedLanguageHead(
             self, dense_bias=self.head_bias, norm_bias=self.norm_bias, decoder_bias=self.decoder_bias
         )
+
+    def make_feature_layer(self) -> FeatureLayer:
+        """A fresh layer, as it starts in transformers."""
+        layer = FeatureLayer(self)
+        initialise(layer, self.head_initializer_range)
+        return layer
 
 
 class ModernEncoder(Encoder):

@@ -22,18 +22,30 @@ from biosmith.tasks.batches import Batch
 from biosmith.tasks.folders import (
     fill,
     is_fast,
+    label_maps,
     label_options,
     open_transformers,
     prefixed,
+    read_json,
     readable_positions,
     save_transformers,
     set_dropout,
 )
 from biosmith.tasks.layout import IGNORED, Layout
-from biosmith.tasks.network import hidden_states, new_linear, open_encoder, padded
+from biosmith.tasks.network import (
+    hidden_states,
+    linear_deviation,
+    new_feature_layer,
+    new_linear,
+    open_encoder,
+    padded,
+    run_padded,
+    start_feature_layer,
+)
 
 START, END = 1, 2  # bits of a target
-HEAD = "qa_outputs"  # its name in transformers
+OUTPUTS = ("LABEL_0", "LABEL_1")  # for classes that take the number of theirs from the label map
+HEAD, MODERN_HEAD = "qa_outputs", "classifier"  # its names in transformers
 HIDDEN = -1e4  # score of a place without a pick
 
 
@@ -45,13 +57,20 @@ class AnswerNetwork(nn.Module):
         self.encoder, self.tokenizer_from = encoder, tokenizer_from
         self.dropout = nn.Dropout(dropout)
         self.positions = encoder.config.positions
-        self.qa_outputs = new_linear(encoder.config.width, 2, float(encoder.config.initializer_range))
+        self.head = new_feature_layer(encoder)
+        self.qa_outputs = new_linear(encoder.config.width, 2, linear_deviation(encoder, self.head))
         encoder.pooler = None
+
+    @property
+    def name(self) -> str:
+        """What the last layer is called in transformers."""
+        return HEAD if self.head is None else MODERN_HEAD
 
     def logits(self, batch: Batch) -> Tensor:
         """Scores [K, 2] of the picks as start and as end."""
-        hidden_TD = hidden_states(self.encoder, batch)
-        scores: Tensor = self.qa_outputs(self.dropout(hidden_TD.index_select(0, batch.picks_K)))
+        picked_KD = hidden_states(self.encoder, batch).index_select(0, batch.picks_K)
+        picked_KD = picked_KD if self.head is None else self.head(picked_KD)
+        scores: Tensor = self.qa_outputs(self.dropout(picked_KD))
         return scores
 
     def loss(self, batch: Batch) -> Tensor:
@@ -60,12 +79,15 @@ class AnswerNetwork(nn.Module):
 
     def save(self, folder: Path, *, labels: Sequence[str], manifest: Manifest, card: str) -> None:
         """See `network.Network`: a folder of BertForQuestionAnswering or its family's."""
+        own = {} if self.head is None else prefixed("head", self.head)
+        config = {**label_maps(OUTPUTS), "classifier_dropout": self.dropout.p}
         save_model(
             folder,
             self.encoder,
             tokenizer_from=self.tokenizer_from,
             architecture=architecture_for(self.encoder, "ForQuestionAnswering"),
-            head=prefixed(HEAD, self.qa_outputs),
+            head=prefixed(self.name, self.qa_outputs) | own,
+            config=config if self.head is not None else None,
             manifest=manifest,
             card=card,
         )
@@ -82,7 +104,7 @@ class TransformersAnswers(nn.Module):
     def logits(self, batch: Batch) -> Tensor:
         """Scores [K, 2] of the picks as start and as end."""
         inputs, mask_NL = padded(batch, self.model, self.tokenizer)
-        given = self.model(**inputs)
+        given = run_padded(self.model, inputs)
         scores_NL2 = torch.stack([given.start_logits, given.end_logits], dim=-1)
         scores_K2: Tensor = scores_NL2[mask_NL][batch.picks_K]
         return scores_K2
@@ -116,9 +138,9 @@ def new_answer_network(folder: Path, dropout: float) -> AnyAnswers:
     if not is_fast(folder):
         return _transformers_answers(folder, dropout, "new")
     network = AnswerNetwork(_fast(folder), dropout, folder)
-    tensors = read_tensors(folder)
-    if f"{HEAD}.weight" in tensors:
-        fill(network.qa_outputs, tensors, HEAD, folder)
+    start_feature_layer(network.head, folder)
+    if _has_answers(network, folder):
+        fill(network.qa_outputs, read_tensors(folder), network.name, folder)
     return network
 
 
@@ -131,11 +153,21 @@ def load_answer_network(folder: Path) -> AnyAnswers:
     if not is_fast(folder):
         return _transformers_answers(folder, 0.0, "tuned").eval()
     network = AnswerNetwork(_fast(folder), 0.0, folder)
+    if not _has_answers(network, folder):
+        raise BadInput(
+            folder, "has no head for answers; is it tuned for them?", value=f"{network.name}.weight"
+        )
     tensors = read_tensors(folder)
-    if f"{HEAD}.weight" not in tensors:
-        raise BadInput(folder, "has no head for answers; is it tuned for them?", value=f"{HEAD}.weight")
-    fill(network.qa_outputs, tensors, HEAD, folder)
+    fill(network.qa_outputs, tensors, network.name, folder)
+    fill(network.head, tensors, "head", folder)
     return network.eval()
+
+
+def _has_answers(network: AnswerNetwork, folder: Path) -> bool:
+    """Whether the folder has the last layer. ModernBERT's classes all call theirs alike."""
+    stated = str(read_json(folder / "config.json").get("architectures"))
+    is_ours = network.head is None or "ForQuestionAnswering" in stated
+    return is_ours and f"{network.name}.weight" in read_tensors(folder)
 
 
 def _fast(folder: Path) -> Encoder:
@@ -148,7 +180,7 @@ def _transformers_answers(folder: Path, dropout: float, head: Literal["new", "tu
     from transformers import AutoModelForQuestionAnswering
 
     # The classes take their outputs from the label map, which a folder tuned for another task has for that task.
-    options = label_options(("LABEL_0", "LABEL_1")) if head == "new" else {}
+    options = label_options(OUTPUTS) if head == "new" else {}
     model, tokenizer = open_transformers(
         AutoModelForQuestionAnswering, folder, "for answers", head, **options
     )

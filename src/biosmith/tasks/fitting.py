@@ -119,8 +119,9 @@ def fit(
 
     Args:
         kind: a name in `KINDS`.
-        model: a Hugging Face folder: BERT-shaped ones run through the fast encoder, others through AutoModel; for
-            answers also a tuned one, whose head is trained on (two stages: SQuAD, then BioASQ).
+        model: a Hugging Face folder: those shaped like BERT, ELECTRA, ALBERT or ModernBERT run through the fast
+            encoder, others through AutoModel; for answers also a tuned one, whose head is trained on (two stages:
+            SQuAD, then BioASQ).
         train: training instances.
         dev: development instances, which decide the best epoch; without any the last is kept.
         settings: an instance of `settings_of(kind)`.

@@ -6,6 +6,7 @@ train (a CRF, an LSTM, relation features) lies beside it in `head.safetensors`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
@@ -20,10 +21,11 @@ from torch import Tensor, nn
 from biosmith.artefact import MANIFEST, Manifest, describe_files, load_manifest
 from biosmith.errors import BadInput, UsageError
 from biosmith.models.checkpoint import refuse_pickle
+from biosmith.models.families import config_from_hugging_face
 from biosmith.models.vae_folder import ENCODER, is_vae
 
 # Families of the fast encoder whose heads in `transformers` are those that the networks here make.
-FAST_TYPES = ("bert", "electra", "albert")
+FAST_TYPES = ("bert", "electra", "albert", "modernbert")
 HEAD = "head.safetensors"
 
 
@@ -72,9 +74,16 @@ def read_json(file: Path) -> dict[str, Any]:
 
 def is_fast(folder: Path) -> bool:
     """Whether the fast encoder knows the shape of a folder's model."""
-    config = read_json(folder / "config.json")
+    file = folder / "config.json"
+    config = read_json(file)
     # The first BERT folders of Hugging Face have no model_type.
     kind = config.get("model_type") or str(config.get("architectures") or [""]).lower()[2:6]
+    if kind == "modernbert":
+        # Of its forms transformers computes some more: stretched positions, other activations.
+        with contextlib.suppress(BadInput, UsageError):
+            config_from_hugging_face(config, file)
+            return True
+        return False
     return kind in FAST_TYPES
 
 

@@ -88,7 +88,8 @@ def finetune(
     A run that was stopped goes on from its last checkpoint when it is started again with the same arguments.
 
     Args:
-        model: a Hugging Face folder; the fast encoder reads BERT-shaped ones, AutoModel any other.
+        model: a Hugging Face folder; the fast encoder reads those shaped like BERT, ELECTRA, ALBERT or ModernBERT,
+            AutoModel any other.
         data: a dataset's folder (train, and dev if there is one), or one file to train on. Several may mark different
             types of mentions (see `joining`); the best epoch is that of the highest mean of their scores.
         out: the folder to make.

@@ -1,7 +1,7 @@
 """Encoder -> Featurizer -> Predict: what a task trains (PubMedBERT, section 5).
 
-BERT-shaped folders run through the fast packed encoder; any other Hugging Face folder through its AutoModel class.
-Both are saved as folders that `transformers` loads with equal logits.
+Folders shaped like BERT, ELECTRA, ALBERT or ModernBERT run through the fast packed encoder; any other Hugging Face
+folder through its AutoModel class. Both are saved as folders that `transformers` loads with equal logits.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from biosmith.artefact import Manifest
 from biosmith.errors import BadInput
 from biosmith.models.checkpoint import load_encoder, read_tensors
 from biosmith.models.encoder import Encoder
+from biosmith.models.heads import FeatureLayer
+from biosmith.models.modern import ModernConfig
 from biosmith.models.saving import architecture_for, save_model
 from biosmith.tasks.batches import Batch
 from biosmith.tasks.crf import LinearChain
@@ -64,7 +67,7 @@ class TransformersEncoder(nn.Module):
     def hidden(self, batch: Batch) -> Tensor:
         """Hidden states [T, D] of the top layer."""
         inputs, mask_NL = padded(batch, self.model, self.tokenizer)
-        states_TD: Tensor = self.model(**inputs).last_hidden_state[mask_NL]
+        states_TD: Tensor = run_padded(self.model, inputs).last_hidden_state[mask_NL]
         return states_TD
 
 
@@ -128,6 +131,23 @@ def save_encoder(
         )
 
 
+def new_feature_layer(encoder: AnyEncoder) -> FeatureLayer | None:
+    """What the classes of a family have in `transformers` between the encoder and their last layer; only ModernBERT's do."""
+    config = encoder.config
+    return config.make_feature_layer() if isinstance(config, ModernConfig) else None
+
+
+def start_feature_layer(layer: FeatureLayer | None, folder: Path) -> None:
+    """Let a fresh layer begin with the weights that the folder has for it, of the masked-language head most often."""
+    if layer is not None and "head.dense.weight" in (tensors := read_tensors(folder)):
+        fill(layer, tensors, "head", folder)
+
+
+def linear_deviation(encoder: AnyEncoder, features: FeatureLayer | None) -> float:
+    """Standard deviation that a classification layer's weights begin with; above normalised features as in ModernBERT."""
+    return float(encoder.config.initializer_range if features is None else encoder_width(encoder) ** -0.5)
+
+
 def new_linear(width: int, outputs: int, deviation: float = 0.02) -> nn.Linear:
     """A classification layer with the weights that `transformers` would begin with."""
     layer = nn.Linear(width, outputs)
@@ -141,7 +161,8 @@ class EncoderTagger(nn.Module):
 
     Attributes:
         encoder: the fast encoder, or one of `transformers`.
-        lstm: a bidirectional LSTM over the picks of each sequence, or None.
+        head: the layer that the family has below the classification layer, or None.
+        lstm: a bidirectional LSTM over the picks of each sequence in its place, or None.
         chain: a CRF over the labels of each sequence, or None.
         right: labels that are right for each target (`joining.right_answers`); None where a target is a label.
     """
@@ -155,7 +176,8 @@ class EncoderTagger(nn.Module):
         self.encoder = encoder
         self.dropout = nn.Dropout(dropout)
         width = encoder_width(encoder)
-        self.classifier = new_linear(width, labels, float(encoder.config.initializer_range))
+        self.head = None if head == "bilstm" else new_feature_layer(encoder)
+        self.classifier = new_linear(width, labels, linear_deviation(encoder, self.head))
         self.lstm = BiLSTM(width) if head == "bilstm" else None
         self.chain = LinearChain(labels) if head == "crf" else None
         self.tokenizer_from = tokenizer_from
@@ -165,11 +187,17 @@ class EncoderTagger(nn.Module):
             # Taggers have no use for it, and transformers saves none either.
             encoder.pooler = None
 
+    @property
+    def scorer(self) -> nn.Module:
+        """What scores hidden states one by one, outside training; not all that a head with an LSTM does."""
+        return self.classifier if self.head is None else nn.Sequential(self.head, self.classifier)
+
     def logits(self, batch: Batch) -> Tensor:
         """See `Network`."""
         hidden_TD = hidden_states(self.encoder, batch)
         # Only what the head reads is dropped out and scored.
-        picked_KD = self.dropout(hidden_TD.index_select(0, batch.picks_K))
+        picked_KD = hidden_TD.index_select(0, batch.picks_K)
+        picked_KD = self.dropout(picked_KD if self.head is None else self.head(picked_KD))
         if self.lstm is not None:
             picked_KD = self.lstm(picked_KD, Layout.of_picks(batch))
         scores: Tensor = self.classifier(picked_KD)
@@ -182,13 +210,14 @@ class EncoderTagger(nn.Module):
     def save(self, folder: Path, *, labels: Sequence[str], manifest: Manifest, card: str) -> None:
         """See `Network`: a folder of BertForTokenClassification or its family's, or the encoder with the head beside it."""
         own = {} if self.chain is None else prefixed("chain", self.chain)
+        between = {} if self.head is None else prefixed("head", self.head)
         if isinstance(self.encoder, Encoder) and self.lstm is None:
             save_model(
                 folder,
                 self.encoder,
                 tokenizer_from=self.tokenizer_from,
                 architecture=architecture_for(self.encoder, "ForTokenClassification"),
-                head=prefixed("classifier", self.classifier),
+                head=prefixed("classifier", self.classifier) | between,
                 config={**label_maps(labels), "classifier_dropout": self.dropout.p},
                 manifest=manifest,
                 card=card,
@@ -214,7 +243,7 @@ class TransformersTagger(nn.Module):
     def logits(self, batch: Batch) -> Tensor:
         """See `Network`."""
         inputs, mask_NL = padded(batch, self.model, self.tokenizer)
-        scores_NLK = self.model(**inputs).logits
+        scores_NLK = run_padded(self.model, inputs).logits
         scores_KK: Tensor = scores_NLK[mask_NL][batch.picks_K]
         return scores_KK
 
@@ -261,10 +290,23 @@ def padded(batch: Batch, model: Any, tokenizer: Any) -> tuple[dict[str, Tensor],
     return inputs, mask_NL
 
 
+def run_padded(model: Any, inputs: dict[str, Tensor]) -> Any:
+    """What a model of `transformers` gives for a padded batch, without cuDNN's attention.
+
+    From 2.11 on torch prefers that on Hopper cards. Where there is a mask and the longest sequence has 64 tokens more
+    than a multiple of 128, its gradients are NaN if all scores of a token are very low (pytorch/pytorch, issue 196678):
+    so are those of padding far behind a short sequence, which sees no key in a layer with a window.
+    """
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+        return model(**inputs)
+
+
 def new_tagger(folder: Path, labels: Sequence[str], dropout: float, head: str = "linear") -> AnyTagger:
     """A tagger with the encoder of a folder and a fresh head; draws from torch's global generator."""
     if is_fast(folder) or head == "bilstm":
-        return EncoderTagger(open_encoder(folder), len(labels), dropout, folder, head)
+        tagger = EncoderTagger(open_encoder(folder), len(labels), dropout, folder, head)
+        start_feature_layer(tagger.head, folder)
+        return tagger
     return _transformers_tagger(folder, labels, dropout, LinearChain(len(labels)) if head == "crf" else None)
 
 
@@ -289,6 +331,7 @@ def load_tagger(folder: Path) -> AnyTagger:
     if not {"classifier.weight", "classifier.bias"} <= tensors.keys():
         raise BadInput(folder, "has no token classification head; is it a tuned tagger?")
     fill(tagger.classifier, tensors, "classifier", folder)
+    fill(tagger.head, tensors, "head", folder)
     fill(tagger.lstm, head, "lstm", folder)
     fill(tagger.chain, head, "chain", folder)
     return tagger.eval()

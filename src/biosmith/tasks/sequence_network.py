@@ -20,7 +20,7 @@ from biosmith.artefact import Manifest
 from biosmith.errors import BadInput
 from biosmith.models.checkpoint import read_tensors
 from biosmith.models.encoder import Encoder, initialise
-from biosmith.models.heads import Pooler
+from biosmith.models.heads import FeatureLayer, Pooler
 from biosmith.models.saving import architecture_for, save_model
 from biosmith.tasks.batches import Batch
 from biosmith.tasks.folders import (
@@ -43,10 +43,14 @@ from biosmith.tasks.network import (
     encoder_positions,
     encoder_width,
     hidden_states,
+    linear_deviation,
+    new_feature_layer,
     new_linear,
     open_encoder,
     padded,
+    run_padded,
     save_encoder,
+    start_feature_layer,
 )
 
 # Picks a sequence: [CLS]; first and last piece of both mentions; the openings of both.
@@ -100,13 +104,16 @@ class SequenceNetwork(nn.Module):
         self.dropout = nn.Dropout(dropout)
         features = width * {"mentions": 2, "starts": 2}.get(form.features, 1)
         self.hidden = new_linear(features, features, deviation) if form.head == "mlp" else None
-        self.classifier = new_linear(features, outputs, deviation)
+        above = self.pooler if isinstance(self.pooler, FeatureLayer) and self.hidden is None else None
+        self.classifier = new_linear(features, outputs, linear_deviation(encoder, above))
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("shift", torch.zeros(()))
 
     def _pooler(self, encoder: AnyEncoder, width: int, deviation: float, dropout: float) -> nn.Module | None:
         """The encoder's pooler, a fresh one where it has none; none where it is not read."""
         is_read = self.form.features == "pooled" and self.lstm is None
+        if (layer := new_feature_layer(encoder)) is not None:
+            return layer if is_read else None
         if isinstance(encoder, Encoder) and not encoder.config.has_pooler:
             return FirstTokenLayer(width, deviation, dropout) if is_read else None
         if isinstance(encoder, Encoder):
@@ -141,6 +148,9 @@ class SequenceNetwork(nn.Module):
             return hidden_TD[picks_NP].flatten(1)
         if self.form.features == "mean":
             return sequence_means(hidden_TD, picks_NP[:, 0], batch)
+        if isinstance(self.pooler, FeatureLayer) and _pools_means(self.encoder):
+            means_ND: Tensor = self.pooler(sequence_means(hidden_TD, picks_NP[:, 0], batch))
+            return means_ND
         first_ND = hidden_TD.index_select(0, picks_NP[:, 0])
         if self.lstm is not None:
             # The last state of each direction, which has read all of the text.
@@ -191,6 +201,8 @@ class SequenceNetwork(nn.Module):
         """The head under the names that the family's class has for it."""
         if self.pooler is None:
             return prefixed("classifier", classifier)
+        if isinstance(self.pooler, FeatureLayer):
+            return prefixed("head", self.pooler) | prefixed("classifier", classifier)
         return prefixed("classifier", self.pooler) | prefixed("classifier.out_proj", classifier)
 
     def _folded(self) -> nn.Linear:
@@ -201,6 +213,12 @@ class SequenceNetwork(nn.Module):
             folded.weight.copy_(self.classifier.weight * self.scale)
             folded.bias.copy_(self.classifier.bias * self.scale + self.shift)
         return folded
+
+
+def _pools_means(encoder: AnyEncoder) -> bool:
+    """Whether ModernBERT's class reads the mean of all tokens where others read [CLS]; some folders ask for that."""
+    origin = encoder.origin if isinstance(encoder, Encoder) else None
+    return origin is not None and origin.config.get("classifier_pooling") == "mean"
 
 
 class FirstTokenLayer(nn.Module):
@@ -233,7 +251,7 @@ class TransformersSequences(nn.Module):
 
     def logits(self, batch: Batch) -> Tensor:
         """Scores [N, outputs] of the batch's sequences."""
-        scores_NC: Tensor = self.model(**padded(batch, self.model, self.tokenizer)[0]).logits
+        scores_NC: Tensor = run_padded(self.model, padded(batch, self.model, self.tokenizer)[0]).logits
         return scores_NC
 
     def loss(self, batch: Batch) -> Tensor:
@@ -293,7 +311,10 @@ def new_sequence_network(folder: Path, labels: Sequence[str], form: Form, dropou
     """A network with the encoder of a folder and a fresh head; draws from torch's global generator."""
 
     if is_fast(folder) or not form.is_standard:
-        return SequenceNetwork(open_encoder(folder), len(labels), form, dropout, folder)
+        network = SequenceNetwork(open_encoder(folder), len(labels), form, dropout, folder)
+        if isinstance(network.pooler, FeatureLayer):
+            start_feature_layer(network.pooler, folder)
+        return network
     from transformers import AutoModelForSequenceClassification
 
     options = {**label_options(labels), "problem_type": PROBLEMS[form.target]}
@@ -326,8 +347,12 @@ def load_sequence_network(folder: Path, labels: Sequence[str], form: Form) -> An
     standard = form.is_standard and not isinstance(encoder, TransformersEncoder)
     tensors = read_tensors(folder) if standard else read_head(folder)
     if standard and not has_pooler:
-        # The class of a family without a pooler calls the layers of its head so.
-        names = {"classifier.dense.": "pooler.dense.", "classifier.out_proj.": "classifier."}
+        # The class of a family without a pooler calls the layers of its head so (ELECTRA; ModernBERT).
+        names = {
+            "classifier.dense.": "pooler.dense.",
+            "classifier.out_proj.": "classifier.",
+            "head.": "pooler.",
+        }
         tensors = {
             next(
                 (ours + n.removeprefix(theirs) for theirs, ours in names.items() if n.startswith(theirs)), n

@@ -62,7 +62,7 @@ class PaddedNetwork(nn.Module):
             hidden = first.encoder.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         else:
             hidden = first.encoder(input_ids, attention_mask)
-        heads = (first.classifier, *self.shared.others)
+        heads = (first.scorer, *self.shared.others)
         return heads[0](hidden) if len(heads) == 1 else torch.cat([head(hidden) for head in heads], dim=-1)
 
 

@@ -30,7 +30,7 @@ class SharedTagger(nn.Module):
     def __init__(self, taggers: Sequence[AnyTagger]) -> None:
         super().__init__()
         self.first = taggers[0]
-        others = [tagger.classifier for tagger in taggers[1:] if isinstance(tagger, EncoderTagger)]
+        others = [tagger.scorer for tagger in taggers[1:] if isinstance(tagger, EncoderTagger)]
         self.others = nn.ModuleList(others)
 
     def logits(self, batch: Batch) -> Tensor:
@@ -39,7 +39,7 @@ class SharedTagger(nn.Module):
             return self.first.logits(batch)
         assert isinstance(self.first, EncoderTagger)
         picked_PD = hidden_states(self.first.encoder, batch).index_select(0, batch.picks_K)
-        return torch.cat([head(picked_PD) for head in (self.first.classifier, *self.others)], dim=1)
+        return torch.cat([head(picked_PD) for head in (self.first.scorer, *self.others)], dim=1)
 
 
 class TorchEngine:
