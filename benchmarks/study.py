@@ -15,7 +15,7 @@
 | small-scratch | | the general model's shape and vocabulary |
 | small-continued | small-scratch | the same, begun from the general model |
 
-Learning rate, batch and schedule are the same in all but `modern` and `replaced-tokens`, which have their recipes' rates. Each
+Learning rate, batch and schedule are the same in all but `modern` and `replaced-tokens`, which have their recipes' optimizers. Each
 model is tuned on the datasets with several seeds at fixed settings. Every stage is kept: the same command goes on after a
 stop, `--arms` and `--stages` do a part, on another card too. Prints means with Student's intervals, and each arm's difference
 from its control with its interval and both tests (`bench compare`); writes benchmarks/results/study.json, study.png and

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from biosmith.annotate.annotator import Annotator
 from biosmith.annotate.engines import Settings, choose_engine, evaluating, quantization, torch_engine
 from biosmith.annotate.engines.conversion import PaddedNetwork, to_onnx, to_openvino
 from biosmith.annotate.engines.sharing import encoder_digest
-from biosmith.annotate.sequences import Sequences
+from biosmith.annotate.sequences import Engine, Sequences
 from biosmith.annotate.tuned import read_tuned
 from biosmith.artefact import load_manifest
 from biosmith.cli import main
@@ -428,3 +429,51 @@ def test_openvino_keeps_few_kernels_for_shapes_that_may_never_come_again(
     assert 0 < given["CPU_RUNTIME_CACHE_CAPACITY"] < 1000  # OpenVINO's own is 5,000: 2 MB a shape without end
     (document,) = nlp.annotate([Document("1", "Gout is rare.")])
     assert [m.text for m in document.mentions] == ["Gout"]
+
+
+def test_layers_keep_their_precision_until_enough_mentions_are_the_same(
+    tagger_folder: Path, int8: dict[str, Path], tmp_path: Path
+) -> None:
+    """In the end only the embedding is in int8, and what is left takes two bytes a value."""
+    openvino = pytest.importorskip("openvino")
+    training = tagger_folder.parent / "data" / "train.tsv"
+    asked: dict[str, Any] = {"data": [training], "gate": 100.0, "engine": "openvino"}
+    tried: list[float] = []
+
+    class Counting(quantization._Judge):
+        def __call__(self, engine: Engine) -> quantization._Verdict:
+            verdict = super().__call__(engine)
+            tried.append(verdict.equal_mentions)
+            return dataclasses.replace(verdict, equal_mentions=len(tried) / 4)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quantization, "_Judge", Counting)
+        report = quantization.quantize(tagger_folder, tmp_path / "half", equal=75.0, **asked)
+        assert report.scheme == quantization.EMBEDDING_ALONE and len(tried) == 3
+        assert tried[-1] >= 0.99
+        with pytest.raises(BiosmithError, match=r"changes more than 24.9 % of mentions.*the embedding alone"):
+            tried.clear()
+            quantization.quantize(tagger_folder, tmp_path / "none", equal=75.1, **asked)
+    assert not (tmp_path / "none").exists()
+    assert sorted(f.name for f in (tmp_path / "half").glob("*.xml")) == ["openvino.xml"]
+    kinds = {
+        str(node.get_element_type())
+        for node in openvino.Core().read_model(tmp_path / "half" / "openvino.xml").get_ops()
+        if node.get_type_name() == "Constant" and node.get_byte_size() > 1000
+    }
+    assert any("uint8" in kind for kind in kinds) and not any("float32" in kind for kind in kinds)
+    assert spans(biosmith.load(tmp_path / "half")) == spans(biosmith.load(tagger_folder, engine="torch"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [({"equal": 100.5}, "in percent"), ({"equal": 99.0, "text": True}, "without a development set")],
+)
+def test_equal_mentions_are_asked_for_in_percent_and_of_a_development_set(
+    asked: dict[str, Any], problem: str, tagger_folder: Path, tmp_path: Path
+) -> None:
+    if asked.pop("text", False):
+        (tmp_path / "text.txt").write_text("Cisplatin caused nephrotoxicity.")
+        asked["text"] = [tmp_path / "text.txt"]
+    with pytest.raises(UsageError, match=problem):
+        quantization.quantize(tagger_folder, tmp_path / "out", **asked)

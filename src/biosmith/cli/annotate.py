@@ -144,6 +144,7 @@ def quantize(
     text: tuple[Path, ...] = (),
     rename: tuple[str, ...] = (),
     gate: float = 0.3,
+    equal: float = 0.0,
     engine: Literal["auto", "openvino", "onnx"] = "auto",
     embeddings: Literal["int8", "int4"] = "int8",
     portable: bool = False,
@@ -164,6 +165,8 @@ def quantize(
         text: documents like those to annotate, to calibrate on.
         rename: other names for the data's types of mentions as OLD=NEW.
         gate: points of F1 that may be lost.
+        equal: percent of the development set's mentions that must come out as in 32 bits; layers keep their precision
+            until they do, in the end all but the embedding (OpenVINO alone).
         engine: openvino (static int8) or onnx (int8 weights, activations scaled as they come); auto is the first of
             them that is installed.
         embeddings: int4 makes a file smaller by a fifth or more (OpenVINO alone).
@@ -178,6 +181,7 @@ def quantize(
         data=data,
         text=text,
         gate=gate,
+        equal=equal,
         engine=engine,
         names=parse_names(rename),
         embeddings=embeddings,
