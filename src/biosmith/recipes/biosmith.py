@@ -1,4 +1,5 @@
-"""The project's own small model: Bioformer-8L's shape on open text that fits one machine, trained in minutes."""
+"""The project's own small recipe: Bioformer-8L's shape on open text that fits one machine, trained in minutes. With `--init` the shape is
+that of the model to go on from, as in the encoder that comes with the sources (docs/models.md)."""
 
 from __future__ import annotations
 
