@@ -61,12 +61,49 @@ class Manifest:
         return full
 
 
+# Of the fields of a manifest, of each of its inputs and files, and of what every reader of a kind takes from its
+# configuration and counts; what there is beyond is up to who reads it.
+_FIELDS: dict[str, type] = {
+    **dict.fromkeys(("kind", "command", "version", "created"), str),
+    **dict.fromkeys(("config", "files", "counts"), dict),
+    "seed": int,
+    "inputs": list,
+}
+_ENTRY: dict[str, type] = {
+    "path": str,
+    "kind": str,
+    "bytes": int,
+    "digest": str,
+    "documents": int,
+    "tokens": int,
+}
+_HELD: dict[str, dict[str, dict[str, type]]] = {
+    "tuned": {
+        "config": {"kind": str, "task": str, "max_length": int, "settings": dict},
+        "counts": {"longest_mention": int},
+    },
+    "tokens": {
+        "config": {"vocabulary": dict},
+        "config.vocabulary": {"size": int, "digest": str, "cased": bool, "special_tokens": dict, "kind": str},
+        "counts": {"documents": int, "tokens": int},
+    },
+}
+_MAY_BE_NULL = ("seed", "max_length", "settings")
+_CALLED: dict[type, str] = {
+    bool: "true or false",
+    str: "a text",
+    int: "a whole number",
+    dict: "an object",
+    list: "a list",
+}
+
+
 def load_manifest(folder: Path, kind: str | None = None) -> Manifest:
     """Read the manifest of an artefact.
 
     Raises:
         UsageError: the folder is missing, has no manifest, or is an artefact of another kind.
-        BadInput: the manifest is not readable JSON.
+        BadInput: the manifest is not readable JSON, or one of its values is of a type that biosmith never writes there.
     """
     path = folder / MANIFEST
     if not path.is_file():
@@ -74,13 +111,39 @@ def load_manifest(folder: Path, kind: str | None = None) -> Manifest:
         raise UsageError(f"{folder} {what}; expected a biosmith {kind or 'artefact'} folder")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        names = {f.name for f in dataclasses.fields(Manifest)}
-        manifest = Manifest(**{key: value for key, value in data.items() if key in names})
-    except (json.JSONDecodeError, TypeError, AttributeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(path, f"is not a biosmith manifest: {error}") from error
+    if not isinstance(data, dict) or "kind" not in data:
+        raise BadInput(path, "is not a biosmith manifest, which is an object with a kind", value=data)
+    manifest = Manifest(**_checked(path, data, _FIELDS))
+    for number, entry in enumerate(manifest.inputs):
+        _checked(path, entry, _ENTRY, f"inputs[{number}]")
+    for name, entry in manifest.files.items():
+        _checked(path, entry, _ENTRY, f"files[{name!r}]")
+    for place, types in _HELD.get(manifest.kind, {}).items():
+        value: Any = data
+        for key in place.split("."):
+            value = value.get(key, {})
+        _checked(path, value, types, place)
     if kind is not None and manifest.kind != kind:
         raise UsageError(f"{folder} is a {manifest.kind} artefact, not a {kind} artefact")
     return manifest
+
+
+def _checked(path: Path, value: Any, types: Mapping[str, type], place: str = "") -> dict[str, Any]:
+    """The keys of an object that have a type to check. Raises `BadInput` for a value of another one."""
+    if not isinstance(value, dict):
+        raise BadInput(path, "has to be an object", record=place, value=value)
+    known = {key: value[key] for key in types if key in value}
+    for key, item in known.items():
+        is_missing = item is None and key in _MAY_BE_NULL
+        if not is_missing and (
+            isinstance(item, bool) is not (types[key] is bool) or not isinstance(item, types[key])
+        ):
+            name = f"{place}.{key}" if place else key
+            reason = f"has to be {_CALLED[types[key]]}{', not null' if item is None else ''}"
+            raise BadInput(path, reason, record=name, value=item)
+    return known
 
 
 def is_artefact(folder: Path) -> bool:

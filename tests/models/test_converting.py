@@ -242,6 +242,22 @@ def test_a_pickle_of_another_family_is_opened_with_the_same_care(other: Path, tm
     assert not victim.exists() and not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(("source", "rows"), [("pickled", 97), ("other", 30)])
+def test_a_tokenizer_with_more_pieces_than_rows_is_refused_with_both_numbers(
+    source: str, rows: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The model would be asked for rows that it does not have, by whoever runs it."""
+    folder: Path = request.getfixturevalue(source)
+    (folder / "vocab.txt").write_text("".join(f"p{n}\n" for n in range(rows + 1)), encoding="utf-8")
+    with pytest.raises(
+        UsageError, match=rf"{folder.name} has {rows + 1} pieces, but its embedding of words has {rows} rows"
+    ):
+        convert(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    (folder / "vocab.txt").write_text("".join(f"p{n}\n" for n in range(rows)), encoding="utf-8")
+    assert (convert(folder, tmp_path / "out") / "vocab.txt").is_file()
+
+
 def test_whoever_meets_a_pickle_is_told_to_convert_it(other: Path) -> None:
     from biosmith.tasks.network import load_tagger
 

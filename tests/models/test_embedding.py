@@ -14,6 +14,7 @@ from biosmith.errors import UsageError
 from biosmith.models import save_model
 from biosmith.models.bert import BertConfig
 from biosmith.models.encoder import Encoder
+from biosmith.models.vae_folder import encode_texts, load_tokenizer
 
 TEXTS = ["EGFR mutations in lung cancer", "", "TNF-α " * 400, "Aspirin inhibits platelet aggregation.", "p53"]
 
@@ -47,6 +48,20 @@ def test_no_texts_give_no_vectors(minilm: Path) -> None:
 def test_a_single_text_is_not_taken_for_a_list_of_letters(minilm: Path) -> None:
     with pytest.raises(UsageError, match=r"embed\(\[text\]\)"):
         biosmith.encoder(minilm, device="cpu").embed("EGFR mutations in lung cancer")
+
+
+def test_lone_surrogates_are_read_as_the_replacement_character(minilm: Path) -> None:
+    """JSON can spell them, and no tokenizer takes them."""
+    enc = biosmith.encoder(minilm, device="cpu")
+    half, replaced = enc.embed(["EGFR \ud800 mutation", "EGFR \ufffd mutation"])
+    np.testing.assert_allclose(half, replaced, rtol=0, atol=1e-5)
+    pieces = encode_texts(load_tokenizer(minilm), ["EGFR \ud800 mutation", "EGFR \ufffd mutation"])
+    assert pieces[0] == pieces[1]
+
+
+def test_a_list_with_something_else_than_a_text_is_refused_with_its_place(minilm: Path) -> None:
+    with pytest.raises(UsageError, match=r"texts\[1\] is None"):
+        biosmith.encoder(minilm, device="cpu").embed(["EGFR", None])  # type: ignore[list-item]
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:

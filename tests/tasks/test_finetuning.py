@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,6 +63,61 @@ def test_two_processes_do_not_make_one_folder(
     assert code == 2 and f"another process is making {out}" in made["error"]
     assert not out.exists() and not work.exists()
     assert command(*call)[0] == 0 and not work.exists()
+
+
+# Kills itself where it would call a function of a module; of those that remove a folder, with the whole work folder.
+KILLED_BEFORE = """
+import os, signal, sys
+from biosmith.cli import main
+from biosmith.tasks import locking, tuned_folder
+
+def die(path, *args, **options):
+    if name == "_add_metrics" or path.name == ".out.partial":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+name = sys.argv[1]
+setattr(tuned_folder if name == "_add_metrics" else locking.shutil, name, die)
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signal there that cannot be caught")
+@pytest.mark.parametrize("task", ["classification", "pico"])
+def test_what_a_killed_run_leaves_is_gone_after_the_next_one(
+    task: str, tiny_model: Path, tmp_path: Path, command: Command
+) -> None:
+    data = MOCK / {"classification": "classes", "pico": "pico"}[task]
+    home = tmp_path / "home"
+    call = ["finetune", task, "--model", tiny_model, "--data", data, "--out", home / "out"]
+    call += ["--override", "epochs=1", "device=cpu"]
+
+    def kill(before: str) -> list[str]:
+        run = [sys.executable, "-c", KILLED_BEFORE, before, *map(str, call)]
+        assert subprocess.run(run, capture_output=True).returncode == -signal.SIGKILL
+        return sorted(path.name for path in home.iterdir())
+
+    assert kill("_add_metrics") == [".out.partial"], "half a model lies where it is found"
+    assert command(*call)[0] == 0
+    assert [path.name for path in home.iterdir()] == ["out"]
+    assert load_manifest(home / "out").kind == "tuned"
+    shutil.rmtree(home / "out")
+    assert kill("rmtree") == [".out.partial", "out"], "killed when all was there"
+    code, made = command(*call)
+    assert code == 2 and "exists already" in made["error"]
+    assert [path.name for path in home.iterdir()] == ["out"]
+
+
+def test_the_checkpoints_of_a_run_outlast_another_model_at_its_place(
+    tiny_model: Path, tmp_path: Path, command: Command
+) -> None:
+    work = tmp_path / ".out.partial"
+    work.mkdir()
+    (work / "checkpoint.pt").write_bytes(b"days of work")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("of the user", encoding="utf-8")
+    call = ("finetune", "classification", "--model", tiny_model, "--data", MOCK / "classes", "--out")
+    assert command(*call, tmp_path / "out")[0] == 2
+    assert (work / "checkpoint.pt").read_bytes() == b"days of work"
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from biosmith.artefact import Manifest, digest_file, load_manifest
+from biosmith.artefact import Manifest, digest_file, load_manifest, to_plain
 from biosmith.errors import BadInput, UsageError
 from biosmith.tasks import fitting
 from biosmith.tasks.answer_network import load_answer_network, new_answer_network
+from biosmith.tasks.fit_sequences import settings_from
 from biosmith.tasks.inputs import InputTransform
 from biosmith.tasks.instances import Instance
 from biosmith.tasks.metrics.classification import accuracy
@@ -152,6 +153,32 @@ def test_transformers_loads_the_folder_with_equal_logits(
         with torch.inference_mode():
             logits = theirs(**tokenizer(instance.text, **second, return_tensors="pt")).logits[0]
         torch.testing.assert_close(torch.from_numpy(scores), logits, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "like"),
+    [
+        ("epochs", None, "5"),
+        ("max_length", "256", "256"),
+        ("batch_size", 1.5, "16"),
+        ("learning_rate", True, "5e-05"),
+        ("markers", ["<<", ">>", 1, "]]"], r"\('<<', '>>', '\[\[', '\]\]'\)"),
+    ],
+)
+def test_settings_of_another_type_in_a_manifest_are_refused_by_name(
+    key: str, value: object, like: str, tmp_path: Path
+) -> None:
+    Manifest("tuned", {"kind": "relation", "settings": {key: value}}).save(tmp_path)
+    with pytest.raises(BadInput, match=rf"manifest\.json, config\.settings\.{key}: has to be like {like}"):
+        settings_from("relation", tmp_path)
+
+
+def test_settings_are_those_of_the_manifest_as_far_as_they_are_known(tmp_path: Path) -> None:
+    assert settings_from("relation", tmp_path) == RelationSettings()
+    settings = RelationSettings(learning_rate=1, text="markers", markers=("a", "b", "c", "d"))
+    written = {**to_plain(settings), "of a later version": 1}
+    Manifest("tuned", {"kind": "relation", "settings": written}).save(tmp_path)
+    assert settings_from("relation", tmp_path) == settings
 
 
 def test_two_runs_of_one_seed_predict_the_same_and_of_two_seeds_do_not(tiny_model: Path) -> None:

@@ -149,6 +149,29 @@ def test_what_is_broken_costs_its_own_record_only(bad: bytes, flat: bool) -> Non
 
 
 @pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("prefix", ["", "b:", "x" * 32 + ":"])
+def test_prefixed_records_and_those_in_utf_16_are_gone_on_after_too(
+    prefix: str, encoding: str, flat: bool
+) -> None:
+    space = f" xmlns:{prefix[:-1]}='http://x'" if prefix else ""
+    declared = "<?xml version='1.0' encoding='utf-16'?>" if encoding != "utf-8" else "<?xml version='1.0'?>"
+    bodies = ["t\u03b1", "&", "t\u00e9\U0001f9ec", "<i>", "t", "\ud800", "t", "</r>", "t"]
+    parts = [f"<{prefix}rec n='{n}'>{body}</{prefix}rec>" for n, body in enumerate(bodies)]
+    xml = "\n".join([f"{declared}<{prefix}r{space}>", *parts, f"</{prefix}r>"])
+    for size in (1, 7, 10_000):
+        told: list[BadInput] = []
+        source = XmlSource(Dribble(xml.encode(encoding, "surrogatepass"), size))
+        assert source.root == "r"
+        found = [
+            (e.get("n"), e.text) for e in records(source, ("rec",), "x", told.append, flat=flat) if e.text
+        ]
+        whole = [(str(n), body) for n, body in enumerate(bodies) if body.startswith("t")]
+        assert [one for one in found if one in whole] == whole
+        assert 4 <= len(told) <= 6 and all(error.reason.startswith("broken XML") for error in told)
+
+
+@pytest.mark.parametrize("flat", [True, False])
 @pytest.mark.parametrize("bad", [b"&", b"a &lt b", b"<", b"\xff", b"<i>"])
 def test_a_broken_place_is_told_with_its_line(bad: bytes, flat: bool) -> None:
     lines = [b"<r>", *(b"<rec>%d</rec>" % n for n in range(3000)), b"</r>"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -172,4 +173,39 @@ def test_a_document_that_a_folder_holds_twice_counts_once_and_its_mentions_are_p
     # "again" stands in the first document and in three others, which have their own ids.
     assert sample.words == {"Lithium": 1, "carbonate": 1, "toxicity": 1, "again": 4}
     assert sample.mentions == {"Lithium carbonate": 1, "toxicity": 1}
-    assert sample.documents == 4
+    assert (sample.documents, sample.repeated) == (4, 2)
+
+
+def test_a_text_that_folders_hold_in_different_forms_counts_once_and_the_others_are_told(
+    vocabularies: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """BC5CDR as PubTator has documents, its halves have their sentences cut into words."""
+    title, abstract = "Lithium carbonate toxicity in (old) mice.", "It was lethal, but rarely seen again."
+    for folder in ("BC5CDR", "BC5CDR-chem", "other"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "BC5CDR" / "all.txt").write_text(
+        f"1|t|{title}\n1|a|{abstract}\n1\t0\t17\tLithium carbonate\tChemical\tD1\n", encoding="utf-8"
+    )
+    cut = [re.findall(r"\w+|[^\w\s]", text) for text in (title, abstract)]
+    rows = ["".join(f"{word}\t{'B' if word == 'Lithium' else 'O'}\n" for word in words) for words in cut]
+    (tmp_path / "BC5CDR-chem" / "test.tsv").write_text("\n".join(rows), encoding="utf-8")
+    (tmp_path / "other" / "test.tsv").write_text(rows[1].replace("lethal", "harmless"), encoding="utf-8")
+    (sample,) = read_samples([tmp_path], limit=100)
+    assert sample.words["toxicity"] == 1 and sample.words["rarely"] == 2 and sample.words["harmless"] == 1
+    assert (sample.documents, sample.repeated) == (2, 2)
+    assert sample.mentions == {"Lithium carbonate": 1}
+    call = ["vocab", "report", str(vocabularies["uncased"]), "--data", str(tmp_path)]
+    assert main(call) == DONE
+    assert "2 repeated documents left out" in " ".join(capsys.readouterr().out.split())
+    assert main([*call, "--json"]) == DONE
+    assert json.loads(capsys.readouterr().out)[0]["repeated"] == 2
+
+
+def test_what_a_dataset_says_twice_counts_twice(tmp_path: Path) -> None:
+    for name in ("train.tsv", "test.tsv"):
+        words = ["No", "adverse", "effects", "of", "any", "kind", "were", "seen"]
+        (tmp_path / name).write_text(
+            "".join(f"{word}\tO\n" for word in words) + "Gout\tB-X\n", encoding="utf-8"
+        )
+    (sample,) = read_samples([tmp_path], limit=100)
+    assert (sample.documents, sample.repeated, sample.words["adverse"]) == (2, 0, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import time
 from pathlib import Path
@@ -122,6 +123,16 @@ def test_damage_is_found_and_the_shard_named(tmp_path: Path) -> None:
     (folder / OFFSETS).write_bytes(b"")
     with pytest.raises(BadInput, match=r"offsets\.npy: cannot be read"):
         TokenStore.open(folder, verify="none")
+
+
+def test_shards_that_were_taken_out_of_the_manifest_are_missed(tmp_path: Path) -> None:
+    write_store(tmp_path / "store", MARK, make_documents(100), shard_tokens=500)
+    file = tmp_path / "store" / "manifest.json"
+    written = json.loads(file.read_text(encoding="utf-8"))
+    del written["files"]["shard-00001.npy"]
+    file.write_text(json.dumps(written), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"manifest\.json: names shards whose documents and tokens"):
+        TokenStore.open(tmp_path / "store")
 
 
 def test_another_folder_is_refused_by_name(tmp_path: Path) -> None:

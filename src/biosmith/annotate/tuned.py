@@ -99,9 +99,6 @@ def _manifest(folder: Path) -> tuple[Manifest | None, Mapping[str, Any]]:
     if not (folder / MANIFEST).is_file():
         return None, {}
     manifest = load_manifest(folder)
-    if not isinstance(manifest.config, Mapping):
-        reason = "is not the manifest of a tuned model: its config is no object"
-        raise BadInput(folder / MANIFEST, reason, value=manifest.config)
     return manifest, manifest.config
 
 

@@ -115,7 +115,8 @@ def report(
         terms: a file of terms, one a line, instead of the 17.
         data: files, folders or archives of any format that biosmith reads, or corpus folders; each is one dataset. Of a
             benchmark's folder (NCBI-disease, BC2GM, ...) the files of its splits are read, and no copies beside them;
-            a document that comes twice, with its id, counts once.
+            a document that comes twice, with its id, counts once, and so does a text that two folders of a path hold
+            in different forms; how many were left out is told.
         out: a folder for report.json and report.png, and rejects.jsonl where something was set aside; without it the
             first of what was set aside are printed.
         limit: documents read of each path at most.
@@ -178,7 +179,8 @@ def _side_by_side(cuts: Sequence[VocabularyCut], labels: Sequence[str], out: Pat
 
     tables = [
         table(
-            f"Text, {cuts[0].words:,} words",
+            f"Text, {cuts[0].words:,} words"
+            + (f"; {cuts[0].repeated:,} repeated documents left out" if cuts[0].repeated else ""),
             [
                 ("pieces", [f"{cut.size:,}" for cut in cuts]),
                 ("kind", [f"{cut.kind}, {'cased' if cut.cased else 'uncased'}" for cut in cuts]),

@@ -29,7 +29,7 @@ from biosmith.models.families import FAMILIES
 from biosmith.models.megatron_checkpoint import convert_megatron, is_megatron
 from biosmith.models.naming import Names
 from biosmith.models.other_families import convert_other, is_of_another_family
-from biosmith.models.saving import TOKENIZER_FILES, write_folder
+from biosmith.models.saving import TOKENIZER_FILES, refuse_more_pieces, write_folder
 from biosmith.models.vae_folder import is_vae
 
 PICKLE_INDEX = PICKLE + ".index.json"
@@ -52,7 +52,8 @@ def convert(source: Path, out: Path, dtype: str | None = None) -> Path:
         dtype: of the weights written; None keeps the source's.
 
     Raises:
-        UsageError: the source is of a kind that is not supported, or `out` holds something.
+        UsageError: the source is of a kind that is not supported, its tokenizer has more pieces than its embedding
+            rows, or `out` holds something.
         BadInput: the source is damaged, would run code, holds a model of another architecture, or a number that is too
             large for `dtype`.
     """
@@ -73,6 +74,7 @@ def convert(source: Path, out: Path, dtype: str | None = None) -> Path:
     tensors = read_tensors(source) if is_safe else _read_pickles(source)
     # This finds a second copy of a tensor that differs, before it is left out.
     build_encoder(source, config, raw, tensors)
+    refuse_more_pieces(tokenizer, config.vocabulary_size)
     if not is_safe:
         tensors = _renamed(tensors, family)
     raw = family.config_to_hugging_face(config, raw)

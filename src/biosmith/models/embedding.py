@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from biosmith.errors import UsageError
+from biosmith.errors import UsageError, shorten
 from biosmith.models.checkpoint import load_encoder
 from biosmith.models.encoder import Encoder
 from biosmith.models.packed import PackedSequences
@@ -37,19 +37,23 @@ class TextEncoder:
     def embed(self, texts: Sequence[str], *, tokens_a_batch: int = TOKENS_A_BATCH) -> NDArray[np.float32]:
         """Vectors [texts, width]: the mean of the last hidden states over the real tokens of each text.
 
-        [CLS] and [SEP] count as tokens. A text longer than the model's positions is cut there. The order of the
-        texts and their company in a batch change nothing but rounding: batches are packed by length.
+        [CLS] and [SEP] count as tokens. A text longer than the model's positions is cut there. Lone surrogates, which
+        are no text, are read as U+FFFD. The order of the texts and their company in a batch change nothing but
+        rounding: batches are packed by length.
 
         Args:
             texts: any number; an empty text gives the mean of its special tokens.
             tokens_a_batch: how many tokens run through the model at once.
 
         Raises:
-            UsageError: `texts` is a single text.
+            UsageError: `texts` is a single text, or one of them is none.
         """
         if isinstance(texts, str):
             raise UsageError("embed takes a list of texts, not a single one: embed([text])")
-        ids = [encoding.ids for encoding in self.tokenizer.encode_batch_fast(list(texts))]
+        for place, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise UsageError(f"embed takes a list of texts, but texts[{place}] is {shorten(text)}")
+        ids = [encoding.ids for encoding in self.tokenizer.encode_batch_fast([*map(readable, texts)])]
         vectors = np.empty((len(ids), self.width), dtype=np.float32)
         order = np.argsort([len(i) for i in ids], kind="stable")[::-1]
         begin = 0
@@ -75,6 +79,15 @@ class TextEncoder:
         sequence_T = torch.repeat_interleave(torch.arange(len(lengths_N), device=hidden_TD.device), lengths_N)
         sums_ND = hidden_TD.new_zeros(len(lengths_N), hidden_TD.shape[1]).index_add_(0, sequence_T, hidden_TD)
         return sums_ND / lengths_N.clamp(min=1)[:, None]
+
+
+def readable(text: str) -> str:
+    """A text as tokenizers take it: with U+FFFD for lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
+    return text
 
 
 def encoder(

@@ -15,7 +15,7 @@ from torch import Tensor
 from biosmith.artefact import Manifest, describe_files, folder_by_rename
 from biosmith.errors import BadInput
 from biosmith.models.families import FAMILIES
-from biosmith.models.saving import copy_tokenizer
+from biosmith.models.saving import copy_tokenizer, refuse_more_pieces
 from biosmith.progress import say
 
 
@@ -41,7 +41,7 @@ def convert_other(
         tokenizer: folder whose tokenizer files are copied.
 
     Raises:
-        UsageError: `out` holds something.
+        UsageError: the tokenizer has more pieces than the embedding rows, or `out` holds something.
         BadInput: `transformers` does not know the model, or tensors are missing.
     """
     import transformers
@@ -65,6 +65,9 @@ def convert_other(
         say(
             f"{source}: {type(model).__name__} has no place for {', '.join(sorted(found['unexpected_keys']))}"
         )
+    embedding = model.get_input_embeddings()
+    if isinstance(embedding, torch.nn.Embedding):
+        refuse_more_pieces(tokenizer, embedding.num_embeddings)
     with folder_by_rename(out) as temporary:
         model.save_pretrained(temporary)
         copy_tokenizer(tokenizer, temporary)

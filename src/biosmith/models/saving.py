@@ -237,27 +237,41 @@ def hugging_face_tensors(
 
 def check_vocabulary(tokenizer: Path, rows: int) -> None:
     """Raise `UsageError` unless a tokenizer's ids fit a word embedding of `rows` rows (`BadInput` if damaged)."""
+    size = _count_pieces(tokenizer)
+    if size is None:
+        raise UsageError(f"{tokenizer} has none of tokenizer.json, vocab.txt and spiece.model")
+    if not 0 <= rows - size < MOST_PADDING_ROWS:
+        raise UsageError(f"{tokenizer} has {size:,} pieces, but the model was made for {rows:,}")
+
+
+def refuse_more_pieces(tokenizer: Path | None, rows: int) -> None:
+    """Raise `UsageError` for a tokenizer with ids behind the last of `rows` rows; more rows than pieces are no fault in
+    a folder of somebody else's, nor are files whose pieces are not counted here."""
+    size = None if tokenizer is None else _count_pieces(tokenizer)
+    if size is not None and size > rows:
+        raise UsageError(f"{tokenizer} has {size:,} pieces, but its embedding of words has {rows:,} rows")
+
+
+def _count_pieces(tokenizer: Path) -> int | None:
+    """How many rows a tokenizer's ids ask for; None if it has no file that tells (`BadInput` if that is damaged)."""
     if (tokenizer / "tokenizer.json").is_file():
         # Numbers may be left out: what has to fit is the largest.
-        size = max(read_tokenizer(tokenizer / "tokenizer.json").get_vocab().values(), default=-1) + 1
-    elif (tokenizer / "vocab.txt").is_file():
+        return max(read_tokenizer(tokenizer / "tokenizer.json").get_vocab().values(), default=-1) + 1
+    if (tokenizer / "vocab.txt").is_file():
         try:
             text = (tokenizer / "vocab.txt").read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise BadInput(tokenizer / "vocab.txt", f"is not UTF-8: {error}") from error
         # Not `splitlines`: a piece may be one of Unicode's rarer line ends.
-        size = len(text.removesuffix("\n").split("\n"))
-    elif (tokenizer / "spiece.model").is_file():
+        return len(text.removesuffix("\n").split("\n"))
+    if (tokenizer / "spiece.model").is_file():
         from sentencepiece import SentencePieceProcessor
 
         try:
-            size = SentencePieceProcessor(model_file=str(tokenizer / "spiece.model")).get_piece_size()
+            return int(SentencePieceProcessor(model_file=str(tokenizer / "spiece.model")).get_piece_size())
         except (OSError, RuntimeError) as error:
             raise BadInput(tokenizer / "spiece.model", f"is no SentencePiece model: {error}") from error
-    else:
-        raise UsageError(f"{tokenizer} has none of tokenizer.json, vocab.txt and spiece.model")
-    if not 0 <= rows - size < MOST_PADDING_ROWS:
-        raise UsageError(f"{tokenizer} has {size:,} pieces, but the model was made for {rows:,}")
+    return None
 
 
 def _parts(model: Saveable) -> frozenset[str]:

@@ -33,6 +33,7 @@ from biosmith.artefact import (
 from biosmith.errors import BadInput, UsageError
 from biosmith.models.bert import BertConfig
 from biosmith.models.checkpoint import WEIGHTS, load_encoder
+from biosmith.models.embedding import readable
 from biosmith.models.encoder import Encoder
 from biosmith.models.gpt2_names import SPECIAL, config_to_hugging_face, load_decoder, to_hugging_face
 from biosmith.models.saving import check_vocabulary, copy_tokenizer, name_tokenizer_class, save_model
@@ -103,13 +104,15 @@ def encode_texts(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
 
     Args:
         tokenizer: of `load_tokenizer`.
-        texts: any.
+        texts: any; lone surrogates are read as U+FFFD.
     """
     backend = tokenizer.backend_tokenizer
     backend.no_padding()
     backend.no_truncation()
     backend.encode_special_tokens = True
-    return [found.ids for found in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+    return [
+        found.ids for found in backend.encode_batch_fast([*map(readable, texts)], add_special_tokens=False)
+    ]
 
 
 def save_vae(

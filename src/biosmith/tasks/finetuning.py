@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +15,7 @@ from biosmith.tasks.data_files import require_instances
 from biosmith.tasks.fit_answers import gold_answers, group_keys
 from biosmith.tasks.fitting import Tuned, fit, kind_of, load_tuned
 from biosmith.tasks.instances import Question
-from biosmith.tasks.locking import by_name, hold
+from biosmith.tasks.locking import by_name, finish, hold, work_folder
 from biosmith.tasks.settings import TrainingSettings
 from biosmith.tasks.tuned_folder import describe_model, kept_epoch
 
@@ -66,13 +65,13 @@ def finetune(task: str, source: Source, model: Path, out: Path, settings: Traini
         BadInput: a file cannot be read, a label is not one of the source's.
     """
     out = by_name(out)
+    work = work_folder(out)
     require_new_folder(out)
-    work = out.parent / f".{out.name}.partial"
     with hold(work, out):
         tuned, inputs, set_aside = fit_source(source, model, settings, work)
         config = {"task": task, "dataset": source.name} if source.name else {"task": task}
-        tuned.save(out, Manifest("tuned", config, settings.seed, inputs))
-        shutil.rmtree(work, ignore_errors=True)
+        manifest = Manifest("tuned", config, settings.seed, inputs)
+        finish(work, out, lambda folder: tuned.save(folder, manifest))
     return {**training_report(task, tuned, settings), "dataset": source.name, "set_aside": set_aside}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from biosmith.artefact import MANIFEST, Manifest, load_manifest
+from biosmith.artefact import Manifest
 from biosmith.tasks.answer_network import AnyAnswers, load_answer_network, new_answer_network
 from biosmith.tasks.answers import Candidate, best_answers, make_windows, spans_of_window
 from biosmith.tasks.fit_sequences import settings_from
@@ -181,8 +181,6 @@ def _plain_score(kind: str, dev: Sequence[Question], predicted: Sequence[Any]) -
 
 def load(kind: str, folder: Path, device: str = "auto") -> TunedAnswers:
     """See `fitting.load_tuned`."""
-    settings = AnswerSettings()
-    if (folder / MANIFEST).is_file():
-        settings = settings_from(kind, load_manifest(folder).config.get("settings") or {})
+    settings = settings_from(kind, folder)
     network = load_answer_network(folder)
     return TunedAnswers(kind, network, InputTransform(folder), settings, choose_device(device))

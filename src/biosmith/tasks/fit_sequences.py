@@ -235,10 +235,7 @@ def _plain_score(kind: str, dev: Sequence[Instance], predicted: Sequence[Any]) -
 
 def load(kind: str, folder: Path, device: str = "auto") -> TunedSequences:
     """See `fitting.load_tuned`."""
-    settings = settings_of(kind)()
-    if (folder / MANIFEST).is_file():
-        config = load_manifest(folder).config
-        settings = settings_from(kind, config.get("settings") or {})
+    settings = settings_from(kind, folder)
     assert isinstance(settings, SequenceSettings | RelationSettings)
     outputs = read_labels(folder)
     form = form_of(settings, TARGETS.get(kind, "class"))
@@ -248,10 +245,33 @@ def load(kind: str, folder: Path, device: str = "auto") -> TunedSequences:
     return TunedSequences(kind, network, InputTransform(folder), outputs, settings, choose_device(device))
 
 
-def settings_from(kind: str, plain: Mapping[str, Any]) -> Any:
-    """Settings from a manifest; fields that this version does not have are left out."""
-    known = {field.name for field in dataclasses.fields(settings_of(kind))}
-    values: dict[str, Any] = {
-        k: tuple(v) if isinstance(v, list) else v for k, v in plain.items() if k in known
-    }
-    return settings_of(kind)(**values)
+def settings_from(kind: str, folder: Path) -> Any:
+    """The settings that a folder was tuned with, those of the kind without a manifest; fields that this version does not
+    have are left out.
+
+    Raises:
+        BadInput: one is of another type than the field.
+    """
+    new = settings_of(kind)()
+    if not (folder / MANIFEST).is_file():
+        return new
+    values = dict(load_manifest(folder).config.get("settings") or {})
+    known: dict[str, Any] = {}
+    for field in dataclasses.fields(new):
+        if field.name not in values:
+            continue
+        value, default = values[field.name], getattr(new, field.name)
+        known[field.name] = tuple(value) if isinstance(value, list) else value
+        if not _is_like(known[field.name], default):
+            place = f"config.settings.{field.name}"
+            raise BadInput(folder / MANIFEST, f"has to be like {default!r}", record=place, value=value)
+    return dataclasses.replace(new, **known)
+
+
+def _is_like(value: Any, default: Any) -> bool:
+    """Whether a value has the type of a field, told by its default; None stands for what may be true, false or open."""
+    if default is None:
+        return value is None or isinstance(value, bool)
+    if isinstance(default, tuple):
+        return isinstance(value, tuple) and [*map(type, value)] == [*map(type, default)]
+    return type(value) is type(default) or (isinstance(default, float) and type(value) is int)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from biosmith.tasks.finetuning import training_report, write_predictions
 from biosmith.tasks.fitting import kind_of
 from biosmith.tasks.joining import join, marked_types, only_types, rename_types
 from biosmith.tasks.labels import Span, read_spans, write_tags
-from biosmith.tasks.locking import by_name, hold
+from biosmith.tasks.locking import by_name, finish, hold, work_folder
 from biosmith.tasks.metrics.entities import EntityScore, score_spans, score_tags
 from biosmith.tasks.metrics.words import score_words
 from biosmith.tasks.settings import LEAST_LENGTH, TaggingSettings
@@ -106,6 +105,7 @@ def finetune(
     """
     settings = settings or TaggingSettings()
     out = by_name(out)
+    work = work_folder(out)
     require_new_folder(out)
     corpora = [_Corpus.load(folder, names or {}) for folder in ([data] if isinstance(data, Path) else data)]
     one = len(corpora) == 1
@@ -130,7 +130,6 @@ def finetune(
     sentences = corpora[0].train.sentences if one else join([corpus.train for corpus in corpora])
     inputs = [describe_model(model), *(describe_input(f) for c in corpora for f in c.train.files)]
     inputs += [describe_input(f) for c in scored if c.dev is not None for f in c.dev.files]
-    work = out.parent / f".{out.name}.partial"
     with hold(work, out):
         tuned = fit_tagging.fit(
             KINDS[task],
@@ -145,8 +144,7 @@ def finetune(
         config = {"task": task} if one else {"task": task, "marked": [c.types for c in corpora]}
         untaggable = sum(c.train.untaggable for c in corpora)
         manifest = Manifest("tuned", config, settings.seed, inputs, counts={"untaggable": untaggable})
-        tuned.save(out, manifest)
-        shutil.rmtree(work, ignore_errors=True)
+        finish(work, out, lambda folder: tuned.save(folder, manifest))
     report = training_report(task, tuned, settings)
     set_aside = sum(c.train.set_aside for c in corpora)
     return {**report, "dev_f1": report["dev_value"], "set_aside": set_aside}

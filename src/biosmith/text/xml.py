@@ -7,6 +7,7 @@ broken costs itself alone; one of more than 128 MB counts as broken.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import itertools
 import re
@@ -25,10 +26,12 @@ from biosmith.text.files import BROKEN
 CHUNK = 1 << 16
 STALLED = 3  # records begun and none finished; a healthy file has one, and for a moment two
 LONGEST_PROLOG = 1 << 20  # bytes before the first record; a file with more is not gone on with after an error
+LONGEST_PREFIX = 32  # characters of a namespace prefix before the name of a record
 LONGEST_RECORD = 1 << 27  # bytes of one record at most; what is longer has lost its end, and is broken
 _SAFE: dict[str, Any] = {"load_dtd": False, "no_network": True, "resolve_entities": False, "huge_tree": False}
-_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _PROLOG = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^<>\[]*(?:\[.*?\]\s*)?>)", re.DOTALL)
+_ENCODING = re.compile(rb"""(<\?xml\s[^<>]*?)\s+encoding\s*=\s*(?:"[^"]*"|'[^']*')""")
 _LINE_END = ord("\n")
 _ROOT = re.compile(r"\s*<([\w.:-]+)[\s/>]")
 _PROLOG_BYTES, _ROOT_BYTES = (re.compile(p.pattern.encode(), p.flags & re.DOTALL) for p in (_PROLOG, _ROOT))
@@ -39,7 +42,7 @@ class XmlSource:
 
     White space before the XML declaration, an error to the parser and common in files made by hand, is left out. A
     document type is put in where there is none: without one the parser takes `&alpha;` for an error, and with one for
-    an entity of a DTD that it was told not to load.
+    an entity of a DTD that it was told not to load. UTF-16 is given as UTF-8, in which all files are looked into alike.
 
     Attributes:
         root: local name of the root element; None if the file does not begin an XML document.
@@ -52,6 +55,15 @@ class XmlSource:
         self._head = b""
         self.root: str | None = None
         self.lines = 0
+        while len(self._head) < 4 and (data := self._read(CHUNK)):
+            self._head += data
+        if (encoding := _wide_encoding(self._head)) is not None:
+            self._read, self._head = _AsUtf8(self._head, self._read, encoding).read, b""
+            while b">" not in self._head and len(self._head) < CHUNK and (data := self._read(CHUNK)):
+                self._head += data
+            self._head = _ENCODING.sub(rb"\1", self._head, count=1)
+        self._head = self._head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        self.root = root_name(self._head)
         while self.root is None and len(self._head) < CHUNK and (data := self._read(CHUNK)):
             self._head = (self._head + data).removeprefix(b"\xef\xbb\xbf").lstrip()
             self.root = root_name(self._head)
@@ -68,20 +80,39 @@ class XmlSource:
         return self.lines + cast(int, element.sourceline or 0)
 
 
+class _AsUtf8:
+    """The bytes of a file in UTF-16 as those that it would have in UTF-8; half a pair of surrogates stays an error."""
+
+    def __init__(self, head: bytes, read: Callable[[int], bytes], encoding: str) -> None:
+        self._head, self._read = head, read
+        self._decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
+
+    def read(self, size: int) -> bytes:
+        """About `size` bytes, none at the end."""
+        while data := self._head or self._read(size):
+            self._head = b""
+            if text := self._decoder.decode(data):
+                return text.encode("utf-8", "surrogatepass")
+        return b""
+
+
 class _Records:
     """A source that remembers where its records begin, so that reading can go on after a broken one.
 
     Held are the pieces of the file from the first record on that was not handed on yet, and what comes before the
-    first of all and opens what the records stand in. Names are found as ASCII: in UTF-16 there are no records, and no
-    going on.
+    first of all and opens what the records stand in. Names are found as ASCII, with a namespace prefix or without.
     """
 
     def __init__(self, source: XmlSource, names: tuple[str, ...]) -> None:
         self.root = source.root
         self._source = source
         self._names = names
-        self._tag = re.compile(rb"<(?:%s)[\s/>]" % b"|".join(name.encode() for name in names))
-        self._longest = max(map(len, names)) + 1
+        self._after_prefix = [b":" + name.encode() for name in names]
+        self._tag, self._tag_or_prefixed = (
+            re.compile(rb"<%s(?:%s)[\s/>]" % (prefix, b"|".join(name.encode() for name in names)))
+            for prefix in (b"", rb"(?:[\w.-]{1,%d}:)?" % LONGEST_PREFIX)
+        )
+        self._longest = max(map(len, names)) + 2 + LONGEST_PREFIX
         self._end = b""  # of what was read: at most `_longest` bytes, which may begin a tag
         self._pieces: deque[bytes] = deque()
         self._held_from = self._size = 0  # bytes before the first piece, bytes read
@@ -162,7 +193,9 @@ class _Records:
     def _read_on(self, size: int) -> bytes:
         data = self._source.read(size)
         text, begun = self._end + data, len(self._end)
-        for match in self._tag.finditer(text):
+        # Few files have prefixes, and looking for them takes thrice the time.
+        is_prefixed = any(name in text for name in self._after_prefix)
+        for match in (self._tag_or_prefixed if is_prefixed else self._tag).finditer(text):
             if match.end() > begun:  # or it was found with the piece before
                 self._starts.append(self._size - begun + match.start())
                 self._begun += 1
@@ -300,14 +333,9 @@ def _take(root: Element, count: int) -> Iterator[Element]:
 
 def root_name(head: bytes) -> str | None:
     """Local name of the root element, from the first bytes of a file; None if they do not begin an XML document."""
-    encoding = "utf-8"
-    for mark, name in _BOMS:
-        if head.startswith(mark):
-            head, encoding = head[len(mark) :], name
-            break
-    else:
-        if head[:4] in (b"<\0?\0", b"\0<\0?"):
-            encoding = "utf-16-le" if head[:1] == b"<" else "utf-16-be"
+    encoding = _wide_encoding(head) or "utf-8"
+    for mark in _BOMS:
+        head = head.removeprefix(mark)
     if encoding == "utf-8" and head.lstrip()[:1] != b"<":
         return None
     text = head.decode(encoding, errors="replace")
@@ -316,6 +344,13 @@ def root_name(head: bytes) -> str | None:
         position = match.end()
     root = _ROOT.match(text, position)
     return root[1].rpartition(":")[2] if root else None
+
+
+def _wide_encoding(head: bytes) -> str | None:
+    """UTF-16 with its order of bytes, if a file begins as one in it does."""
+    if head.startswith(codecs.BOM_UTF16_LE) or head[:4] == b"<\0?\0":
+        return "utf-16-le"
+    return "utf-16-be" if head.startswith(codecs.BOM_UTF16_BE) or head[:4] == b"\0<\0?" else None
 
 
 def _with_doctype(head: bytes) -> bytes:

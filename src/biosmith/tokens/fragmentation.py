@@ -23,7 +23,8 @@ from biosmith.errors import BadInput, UsageError
 from biosmith.progress import progress
 from biosmith.rejects import Rejects
 from biosmith.text.document import Document
-from biosmith.text.formats import read
+from biosmith.text.formats import find_files, read, read_file
+from biosmith.text.sentences import split
 from biosmith.tokens.encoding import needs_space_before
 from biosmith.tokens.schemes import Scheme
 from biosmith.tokens.vocabulary import Vocabulary
@@ -51,16 +52,19 @@ TERMS = (
 
 UNKNOWN = frozenset(("[UNK]", "<unk>"))
 WORDS_AT_ONCE = 10_000
+LEAST_REPEATED = 20  # characters of a sentence, white space left out, that is known again in another folder
+SHARE_REPEATED = 0.9  # of the characters of a document, by which it is a repeated one
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Words and mentions of one path of text, counted once for all vocabularies."""
+    """Words and mentions of one path of text, counted once for all vocabularies; `repeated` documents were left out."""
 
     name: str
     documents: int
     words: Mapping[str, int]
     mentions: Mapping[str, int]
+    repeated: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ class VocabularyCut:
     terms: dict[str, list[str]]
     whole_terms: int
     mentions: dict[str, MentionCut] = field(default_factory=dict)
+    repeated: int = 0  # documents that were left out because their text had been counted
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -103,7 +108,8 @@ def read_samples(
     """Count the words and mentions of the first `limit` documents of each path (any that `biosmith.read` reads).
 
     `choose` says which files of a path are read, where a folder holds more than its data. A document that comes again
-    with the same id and text (the other form of a benchmark, the other half of BC5CDR) counts once, and so do its mentions.
+    with the same id and text (the other form of a benchmark, the other half of BC5CDR) counts once, and so do its
+    mentions. So does a text that stood in another folder of the path, in whatever form (see `_Repeats`).
 
     Raises:
         UsageError: the limit is no number of documents.
@@ -116,10 +122,16 @@ def read_samples(
         words: Counter[str] = Counter()
         mentions: Counter[str] = Counter()
         spans: dict[int, set[tuple[int, int]]] = {}  # of the mentions of each document
+        repeats, repeated = _Repeats(), 0
         with progress(f"Reading {name}") as advance:
-            for document in islice(_documents(path, choose, rejects), limit):
+            for folder, document in islice(_documents(path, choose, rejects), limit):
                 key = hash((document.id, document.text))
-                if key not in spans:
+                repeated += (is_known := key in spans)
+                if not is_known:
+                    if folder is not None and repeats.has(document.text, folder):
+                        repeated += 1
+                        advance(1)
+                        continue
                     words.update(document.text.split())
                 known = spans.setdefault(key, set())
                 mentions.update(m.text for m in document.mentions if (m.start, m.end) not in known)
@@ -127,7 +139,7 @@ def read_samples(
                 advance(1)
         if not words:
             raise BadInput(path, "has no words to measure on")
-        samples.append(Sample(name, len(spans), words, mentions))
+        samples.append(Sample(name, len(spans), words, mentions, repeated))
     return samples
 
 
@@ -175,6 +187,7 @@ def measure(
         terms=shown,
         whole_terms=sum(len(cut) == 1 and unknown.isdisjoint(cut) for cut in shown.values()),
         mentions={s.name: _measure_mentions(vocabulary, s.mentions) for s in samples if s.mentions},
+        repeated=sum(sample.repeated for sample in samples),
     )
 
 
@@ -202,14 +215,51 @@ def _cut(vocabulary: Vocabulary, texts: Iterable[str]) -> Iterator[tuple[str, li
             yield text, encoding.tokens
 
 
+class _Repeats:
+    """Which texts stood in another folder before: a dataset as documents and as tagged sentences is one text.
+
+    Sentences are compared without white space, which such forms differ in. Short ones are left out of it, for they stand
+    in any two datasets; within a folder, whatever comes again does so in the text itself.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[int, Path] = {}  # hash of a sentence -> the folder that has it first
+
+    def has(self, text: str, folder: Path) -> bool:
+        """Whether nearly all of a text stood in other folders; it is remembered."""
+        total = known = 0
+        for begin, end in split(text):
+            size, is_known = self._look(text[begin:end], folder)
+            total, known = total + size, known + size * is_known
+        # The whole too: tagged words are not cut where the sentence that they are of is.
+        _, is_whole = self._look(text, folder)
+        return total > 0 and (is_whole or known >= SHARE_REPEATED * total)
+
+    def _look(self, text: str, folder: Path) -> tuple[int, bool]:
+        """How long a text is, and whether another folder has it; 0 if it is too short to tell."""
+        squeezed = "".join(text.split())
+        if len(squeezed) < LEAST_REPEATED:
+            return 0, False
+        return len(squeezed), self._first.setdefault(hash(squeezed), folder) != folder
+
+
 def _documents(
     path: Path, choose: Callable[[Path], Sequence[Path]], rejects: Rejects | None
-) -> Iterator[Document]:
+) -> Iterator[tuple[Path | None, Document]]:
+    """Documents with the folder of their file, None where all lie in one."""
     if (path / MANIFEST).is_file():
         manifest = load_manifest(path)
         names = sorted(name for name in manifest.files if name.endswith(".parquet"))
-        return read([path / name for name in names], rejects=rejects)
-    return read(choose(path), rejects=rejects)
+        chosen: Sequence[Path] = [path / name for name in names]
+    else:
+        chosen = choose(path)
+    files = find_files(chosen)
+    if len({file.parent for file in files}) < 2:
+        yield from ((None, document) for document in read(chosen, rejects=rejects))
+        return
+    collected = Rejects() if rejects is None else rejects
+    for file in files:
+        yield from ((file.parent, document) for document in read_file(file, rejects=collected))
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:

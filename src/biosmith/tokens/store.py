@@ -109,8 +109,16 @@ class TokenStore:
         try:
             _verify_files(folder, manifest, verify)
             store = TokenStore(folder, manifest)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, OverflowError) as error:
             raise BadInput(folder / MANIFEST, f"is not the manifest of a token store: {error!r}") from error
+        counts = int(store._first_document[-1]), int(store._first_token[-1])
+        if counts != (store.documents, store.tokens) or min(np.diff(store._first_document), default=0) < 0:
+            raise BadInput(
+                folder / MANIFEST,
+                "names shards whose documents and tokens are not as many as its counts say",
+                value=counts,
+                valid=[(store.documents, store.tokens)],
+            )
         if len(store._offsets) != store.documents + 1 or int(store._offsets[-1]) != store.tokens:
             raise BadInput(
                 folder / OFFSETS,

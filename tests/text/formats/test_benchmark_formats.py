@@ -277,6 +277,34 @@ def test_lists_of_ids_and_labels_are_refused_as_without_text(tmp_path: Path, nam
     assert "no text" in rejects.items[0]["reason"]
 
 
+EU_ADR_ROWS = (
+    "1\tTrue\tconcept\tasthma\t10\t16\t-\t-\t-\t-\tDisorder\t",
+    "2\tTrue\trelation\tasthma\tADRB2\t-\t-\t10:16\t30:35\tPA\t-\tt_10022882_rel_1",
+)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+def test_the_annotations_of_eu_adr_are_no_text(tmp_path: Path, end: str) -> None:
+    rejects = Rejects()
+    content = (end or "\n").join(EU_ADR_ROWS) + end
+    assert read_one(tmp_path, "10022882.txt", content, rejects) == []
+    assert "annotations of EU-ADR but not the abstracts" in rejects.items[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "The concept of a relation.\n",
+        "1\tTrue\tconcept\n",
+        "\n".join((*EU_ADR_ROWS, "A sentence of the abstract.")),
+        EU_ADR_ROWS[0].replace("concept", "Concept"),
+    ],
+)
+def test_what_is_like_eu_adr_in_part_is_text_as_before(tmp_path: Path, content: str) -> None:
+    (document,) = read_one(tmp_path, "x.txt", content)
+    assert document.text.split() == content.split()
+
+
 @pytest.mark.parametrize(
     ("text_file", "text", "mentions_file", "mentions", "found"),
     [

@@ -173,7 +173,7 @@ def quantize(
             raise BiosmithError(
                 f"{tuned} loses more than {gate} points of F1{asked} on the development set in int8: "
                 f"{100 * verdict.before:.2f} in 32 bits, {', '.join(tried)}; nothing was written. "
-                "Calibrate on text like yours (--text), or allow more with --gate"
+                "Calibrate on text like yours (--text), or allow more with --gate and --equal"
             )
         report = _report(engine, scheme, verdict, sentences, temporary)
         network = EngineFile(engine, FILES[engine], "int8", traced.max_length, vnni)

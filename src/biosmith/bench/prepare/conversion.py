@@ -23,6 +23,7 @@ from biosmith.tasks.listed import read_documents
 from biosmith.tasks.tagged import DOCUMENT_START, TaggedSentence, find_splits, read_conll
 from biosmith.text import files, formats
 from biosmith.text.document import Document
+from biosmith.text.formats.tables import EU_ADR, is_eu_adr
 
 TAGS, SQUAD = "conll", "squad"
 
@@ -98,18 +99,14 @@ def convert(source: Path, out: Path, to: str | None = None, *, keep_unanswered: 
 
 
 def _require_texts(source: Path) -> None:
-    """Refuse EU-ADR's annotations, which would pass for plain text: rows of offsets into abstracts that are not there."""
+    """Refuse EU-ADR's annotations by their name, wherever they lie."""
     inside = sorted(source.iterdir()) if source.is_dir() else [source]
     path = next((p for p in inside if p.is_file() and p.suffix in (".txt", ".csv")), None)
     if path is None:
         return
     with path.open("rb") as stream:
-        rows = [line.split(b"\t") for line in stream.read(files.HEAD).split(b"\n")[:-1]]
-    if rows and all(len(row) > 8 and row[2] in (b"concept", b"relation") for row in rows):
-        raise BadInput(
-            path,
-            "holds annotations of EU-ADR but not the abstracts that they are of; BioBERT's folds have the sentences",
-        )
+        if is_eu_adr(stream.read(files.HEAD)):
+            raise BadInput(path, EU_ADR)
 
 
 def _suffix_format(out: Path) -> str | None:

@@ -3,7 +3,8 @@
 A row is a document of a passage (or two, for pairs) of kind "sentence"; the other columns are its infons. With a
 header the columns are known by name, in capitals or not; without one, two columns are text and label, three are id,
 text and label. Quotes are literal: a cell ends at a tab, a row at a line end. Rows without an id are named after the
-file and their index or line. Lists of ids and labels without any text, which come with the same suffixes, are set aside.
+file and their index or line. Lists of ids and labels without any text, which come with the same suffixes, are set aside,
+and so are EU-ADR's files of annotations.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ TEXTS = {"sentence": "sentence", "sent1": "sentence", "sent2": "sentence", "text
 }
 IDS = ("id", "pair_id", "pmid", "index")
 _WITHOUT_HEADER = {2: ("sentence", "label"), 3: ("id", "sentence", "label")}
+# What can be done with EU-ADR's own files, which no command can convert.
+EU_ADR = (
+    "holds annotations of EU-ADR but not the abstracts that they are of; BioBERT's folds have the sentences"
+)
 _LIST_ITEM = re.compile(r"[^\s,<>{}\[\]\"]*[\d/][^\s,<>{}\[\]\"]*")
 _PATH = re.compile(r"[^\t<>{}]*/[^\t<>{}]*\.\w{2,5}")
 _HOC_LABELS = re.compile(r"<[^<>{}]*(?:<[^<>{}]*)*")
@@ -36,14 +41,18 @@ _HOC_LABELS = re.compile(r"<[^<>{}]*(?:<[^<>{}]*)*")
 def looks_like(head: bytes) -> bool:
     """Whether the first rows are a table of a known shape, or a list without text."""
     lines = _whole_lines(head)
-    return bool(lines) and (_columns(lines) is not None or _is_list(lines))
+    return bool(lines) and (_columns(lines) is not None or _is_list(lines) or _is_eu_adr(lines))
 
 
 def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     """Stream the rows; one with another number of columns goes to `rejects` with its line number."""
     numbered = files.text_lines(stream, rejects, file)
     first = list(itertools.islice(numbered, 200))
-    columns = _columns([line for _, line in first if line.strip()])
+    lines = [line for _, line in first if line.strip()]
+    columns = _columns(lines)
+    if columns is None and _is_eu_adr(lines):
+        rejects.add(file, "file", EU_ADR)
+        return
     if columns is None:
         rejects.add(file, "file", "holds names, ids or labels but no text")
         return
@@ -107,6 +116,16 @@ def _is_list(lines: Sequence[str]) -> bool:
     return len(items) >= 5 and sum(_LIST_ITEM.fullmatch(item) is not None for item in items) >= 0.9 * len(
         items
     )
+
+
+def is_eu_adr(head: bytes) -> bool:
+    """Whether the first bytes of a file are EU-ADR's annotations: rows of offsets into abstracts that are not there."""
+    return _is_eu_adr(_whole_lines(head))
+
+
+def _is_eu_adr(lines: Sequence[str]) -> bool:
+    rows = [line.split("\t") for line in lines]
+    return bool(rows) and all(len(row) > 8 and row[2] in ("concept", "relation") for row in rows)
 
 
 def _whole_lines(head: bytes) -> list[str]:
