@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from biosmith.artefact import digest_value
 from biosmith.errors import UsageError
+from biosmith.surrogates import replace_surrogates
 from biosmith.tasks.words import word_prefix
 from biosmith.tokens.encoding import REMEMBERED, PieceTable
 
@@ -102,17 +103,8 @@ class PieceCutter:
         return cut
 
     def _encode(self, words: Sequence[str]) -> list[Any]:
-        readable = [[self._prefix + _readable(word)] for word in words]
+        readable = [[self._prefix + replace_surrogates(word)] for word in words]
         encoded: list[Any] = self.tokenizer.encode_batch_fast(
             readable, is_pretokenized=True, add_special_tokens=False
         )
         return encoded
-
-
-def _readable(word: str) -> str:
-    """Lone surrogates, which no tokenizer takes, as U+FFFD; offsets are those of the text itself in any case."""
-    try:
-        word.encode()
-    except UnicodeEncodeError:
-        return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in word)
-    return word

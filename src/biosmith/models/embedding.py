@@ -16,6 +16,7 @@ from biosmith.models.checkpoint import load_encoder
 from biosmith.models.encoder import Encoder
 from biosmith.models.packed import PackedSequences
 from biosmith.models.saving import check_vocabulary
+from biosmith.surrogates import replace_surrogates
 
 TOKENS_A_BATCH = 16_384
 
@@ -53,7 +54,9 @@ class TextEncoder:
         for place, text in enumerate(texts):
             if not isinstance(text, str):
                 raise UsageError(f"embed takes a list of texts, but texts[{place}] is {shorten(text)}")
-        ids = [encoding.ids for encoding in self.tokenizer.encode_batch_fast([*map(readable, texts)])]
+        ids = [
+            encoding.ids for encoding in self.tokenizer.encode_batch_fast([*map(replace_surrogates, texts)])
+        ]
         vectors = np.empty((len(ids), self.width), dtype=np.float32)
         order = np.argsort([len(i) for i in ids], kind="stable")[::-1]
         begin = 0
@@ -79,15 +82,6 @@ class TextEncoder:
         sequence_T = torch.repeat_interleave(torch.arange(len(lengths_N), device=hidden_TD.device), lengths_N)
         sums_ND = hidden_TD.new_zeros(len(lengths_N), hidden_TD.shape[1]).index_add_(0, sequence_T, hidden_TD)
         return sums_ND / lengths_N.clamp(min=1)[:, None]
-
-
-def readable(text: str) -> str:
-    """A text as tokenizers take it: with U+FFFD for lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
-    return text
 
 
 def encoder(

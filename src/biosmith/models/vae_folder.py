@@ -33,11 +33,11 @@ from biosmith.artefact import (
 from biosmith.errors import BadInput, UsageError
 from biosmith.models.bert import BertConfig
 from biosmith.models.checkpoint import WEIGHTS, load_encoder
-from biosmith.models.embedding import readable
 from biosmith.models.encoder import Encoder
 from biosmith.models.gpt2_names import SPECIAL, config_to_hugging_face, load_decoder, to_hugging_face
 from biosmith.models.saving import check_vocabulary, copy_tokenizer, name_tokenizer_class, save_model
 from biosmith.models.vae import VaeConfig, VariationalAutoencoder
+from biosmith.surrogates import replace_surrogates
 
 KIND, LATENT, ENCODER, DECODER = "biosmith_vae", "latent.safetensors", "encoder", "decoder"
 PROJECTIONS = ("to_latent.weight", "to_memory.weight", "to_embedding.weight")
@@ -111,7 +111,8 @@ def encode_texts(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     backend.no_truncation()
     backend.encode_special_tokens = True
     return [
-        found.ids for found in backend.encode_batch_fast([*map(readable, texts)], add_special_tokens=False)
+        found.ids
+        for found in backend.encode_batch_fast([*map(replace_surrogates, texts)], add_special_tokens=False)
     ]
 
 

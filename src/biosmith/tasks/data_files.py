@@ -21,6 +21,7 @@ from typing import Any
 
 from biosmith.errors import BadInput, UsageError, shorten
 from biosmith.rejects import Rejects
+from biosmith.surrogates import replace_surrogates
 from biosmith.tasks.fit_answers import gold_answers, group_keys
 from biosmith.tasks.fit_sequences import group_names
 from biosmith.tasks.instances import ENTITIES, Answer, BadRow, Entity, Instance, Label, Question
@@ -35,7 +36,6 @@ from biosmith.tasks.metrics.classification import (
 from biosmith.tasks.metrics.similarity import pearson
 from biosmith.tasks.tagged import SPLITS
 from biosmith.text import files
-from biosmith.text.formats.mentions import replace_surrogates
 
 SUFFIXES = (".tsv", ".jsonl", ".json", ".txt")
 PAIRED = ("similarity", "yesno")

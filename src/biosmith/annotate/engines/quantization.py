@@ -57,6 +57,7 @@ GATE = 0.3  # points of F1
 CALIBRATION_BATCHES, CALIBRATION_TOKENS = 64, 512
 INT4_GROUP = 32  # values of an embedding that share a scale
 
+EMBEDDING_ALONE = "the embedding alone"
 # What keeps its precision, from the fastest scheme to the most careful; patterns of the names of operations.
 SCHEMES: dict[str, tuple[str, ...]] = {
     "all layers": (".*classifier.*",),
@@ -65,9 +66,8 @@ SCHEMES: dict[str, tuple[str, ...]] = {
         r".*feed_forward\.down.*",
         r".*[^n]\.output\.dense.*",
     ),
-    "the embedding alone": (".*",),  # ONNX Runtime would have nothing left in int8
+    EMBEDDING_ALONE: (".*",),  # ONNX Runtime would have nothing left in int8
 }
-EMBEDDING_ALONE = "the embedding alone"
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,8 @@ def _make_openvino(
     import openvino
 
     model = to_openvino(traced.network)
-    if spared == SCHEMES[EMBEDDING_ALONE]:
+    is_embedding_alone = spared == SCHEMES[EMBEDDING_ALONE]
+    if is_embedding_alone:
         # What keeps its precision takes half the room; later it would not be halved, for NNCF forbids it.
         halves = file.with_name("halves.xml")
         openvino.save_model(model, halves, compress_to_fp16=True)
@@ -281,7 +282,7 @@ def _make_openvino(
         model = nncf.compress_weights(
             model, ignored_scope=nncf.IgnoredScope(types=["MatMul"], validate=False), **mode
         )
-        if spared == SCHEMES[EMBEDDING_ALONE]:
+        if is_embedding_alone:
             openvino.save_model(model, file, compress_to_fp16=False)
             return
         made = nncf.quantize(

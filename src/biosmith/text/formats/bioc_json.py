@@ -17,10 +17,10 @@ from typing import IO, Any
 import ijson
 
 from biosmith.rejects import Rejects
+from biosmith.surrogates import replace_surrogates
 from biosmith.text import files
 from biosmith.text.document import Document
 from biosmith.text.formats.bioc import Decoder, Json, encode
-from biosmith.text.formats.mentions import replace_surrogates
 from biosmith.text.formats.offsets import NotReadable, Unit
 from biosmith.text.formats.report import WriteReport
 

@@ -13,9 +13,9 @@ from typing import IO, Any
 
 from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
+from biosmith.surrogates import replace_surrogates
 from biosmith.text.citations import MARK, is_number_mark, remove_marks
 from biosmith.text.document import Document, Passage
-from biosmith.text.formats.mentions import replace_surrogates
 from biosmith.text.markup import clean
 
 NAME = "cord19"

@@ -24,9 +24,10 @@ from pathlib import Path, PurePath
 from typing import IO, Any
 
 from biosmith.rejects import Rejects
+from biosmith.surrogates import replace_surrogates
 from biosmith.text import files
 from biosmith.text.document import Argument, Document, Mention, Passage, Relation
-from biosmith.text.formats.mentions import place_mention, replace_surrogates
+from biosmith.text.formats.mentions import place_mention
 from biosmith.text.formats.offsets import NotReadable
 from biosmith.text.formats.report import WriteReport
 

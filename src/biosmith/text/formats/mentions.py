@@ -19,7 +19,6 @@ DIFFERS = "mention text differs from the document's text at its offsets"
 
 # What formats put between the parts of a discontinuous mention, if anything.
 _JOINERS = re.compile(r"\s+|\.\.\.|…|\|")
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def place_mention(
@@ -64,11 +63,6 @@ def agrees(text: str, fragments: Sequence[tuple[int, int]], stated: str) -> bool
         return False
     found = fragment_text(text, sorted(fragments))
     return found == stated or _same(found, stated, len(fragments) > 1)
-
-
-def replace_surrogates(text: str) -> str:
-    """The text with lone surrogates (not Unicode text, but JSON can spell them) as U+FFFD; offsets do not change."""
-    return _SURROGATES.sub("\ufffd", text) if _SURROGATES.search(text) else text
 
 
 def _same(found: str, stated: str, several: bool) -> bool:
