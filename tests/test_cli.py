@@ -172,6 +172,12 @@ def test_a_command_that_is_interrupted_says_how_to_go_on(
     monkeypatch.setattr("biosmith.corpus.build.build_corpus", interrupted)
     assert main(["corpus", "build", "x", "--out", "y"]) == FAILED
     assert capsys.readouterr().err == "biosmith: stopped; what was finished is kept, --resume goes on\n"
+    monkeypatch.setattr("biosmith.tasks.ner.finetune", interrupted)
+    assert main(["finetune", "ner", "--model", "x", "--data", "y", "--out", "z"]) == FAILED
+    assert capsys.readouterr().err == "biosmith: stopped; what was finished is kept, the same call goes on\n"
+    monkeypatch.setattr("biosmith.tokens.vocabulary.load_vocabulary", interrupted)
+    assert main(["vocab", "report", "x"]) == FAILED  # keeps nothing
+    assert capsys.readouterr().err == "biosmith: stopped\n"
 
 
 def test_a_run_that_is_there_is_to_be_resumed_not_removed(

@@ -277,6 +277,15 @@ def test_a_pickle_is_not_opened(tmp_path: Path) -> None:
         load_encoder(source)
 
 
+def test_a_network_in_the_form_of_an_engine_is_not_taken_for_a_pickle(tmp_path: Path) -> None:
+    source = write_transformers_folder(tmp_path / "source", "BertModel")
+    (source / "model.safetensors").unlink()
+    (source / "openvino.bin").write_bytes(b"")
+    (source / "openvino.xml").write_text("<net/>", encoding="utf-8")
+    with pytest.raises(UsageError, match="source was made for openvino and has no weights to train; take"):
+        load_encoder(source)
+
+
 def test_a_vocabulary_of_another_size_is_refused_with_both_sizes(minilm: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="30,522 pieces, but the model was made for 97"):
         save_model(tmp_path / "model", tiny_model(), tokenizer_from=minilm)

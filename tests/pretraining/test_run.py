@@ -6,6 +6,7 @@ import json
 import math
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,9 +37,9 @@ from biosmith.pretraining.config import (
 from biosmith.pretraining.loading import Cursor
 from biosmith.pretraining.metrics import FILE, PlateauWatch, read_metrics, unigram_entropy
 from biosmith.pretraining.parallel import Vote
-from biosmith.pretraining.reporting import Reporter
+from biosmith.pretraining.reporting import Reporter, explain_not_finite
 from biosmith.pretraining.run import CONFIG, Settings, Verification, pretrain
-from biosmith.pretraining.step import COUNTS, WINDOW_SIZE
+from biosmith.pretraining.step import COUNTS, WINDOW_SIZE, Window
 from biosmith.processes import hold_output
 from biosmith.tokens.store import VocabularyMark, write_store
 from pretraining.conftest import write_random_store
@@ -334,10 +335,28 @@ def test_a_loss_that_stays_not_finite_ends_the_run(
     monkeypatch.setattr("biosmith.pretraining.reporting.MOST_SKIPPED", 4)
     whole = LossSums.forward
     monkeypatch.setattr(LossSums, "forward", lambda self, *a: whole(self, *a) * math.nan)
-    with pytest.raises(BiosmithError, match=r"step 6: the loss has not been finite for 6 steps; lower"):
+    known = r"step 6: loss or gradient have not been finite for 6 steps \(6 of 6 in all\), the first step among them"
+    with pytest.raises(BiosmithError, match=known):
         pretrain(TINY, tokens, tmp_path / "run", settings=INLINE)
     # JSON has no NaN.
     assert read_metrics(tmp_path / "run")[0]["loss"] is None
+
+
+@pytest.mark.parametrize(
+    ("weight", "skipped", "known"),
+    [
+        (0.0, 25, r"30: .* 25 steps \(25 of 30 in all\); lower optimizer.learning_rate \(0.001\)"),
+        (0.0, 30, r"25 steps \(30 of 30 in all\), the first step .*learning_rate is not the cause"),
+        (math.inf, 25, r"the weights that training began with hold NaN .* in 'weight'; begin again"),
+    ],
+)
+def test_a_loss_that_is_not_finite_is_put_down_to_what_is_known(
+    weight: float, skipped: int, known: str
+) -> None:
+    model = torch.nn.Linear(1, 1)
+    torch.nn.init.constant_(model.weight, weight)
+    window = Window(*[0.0] * len(Window._fields))._replace(skipped=skipped, skipped_in_a_row=25)
+    assert re.search(known, explain_not_finite(30, window, 1e-3, model))
 
 
 def test_the_budget_is_named_when_it_cannot_hold_a_sequence(tokens: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from biosmith.artefact import Manifest, digest_file, load_manifest, to_plain
 from biosmith.errors import BadInput, UsageError
@@ -205,6 +206,49 @@ def test_the_score_that_is_passed_decides_which_epoch_is_kept(tiny_model: Path) 
     tuned = fitting.fit("classification", tiny_model, instances, instances, settings, score=score)
     assert tuned.history is not None and tuned.history.best_epoch == 2
     assert tuned.predict(instances).values == seen[1]
+
+
+def write_vocab_size(folder: Path, size: int) -> None:
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(config | {"vocab_size": size}), encoding="utf-8")
+
+
+def test_a_model_without_its_tokenizer_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    # transformers makes an empty one of no files, to which every word is unknown.
+    shutil.copytree(tiny_model, tmp_path / "bare")
+    for file in (tmp_path / "bare").glob("*token*"):
+        file.unlink()
+    with pytest.raises(UsageError, match=r"bare has no tokenizer: tokenizer\.json, or the vocabulary"):
+        fitting.fit("classification", tmp_path / "bare", classes(4), None, settings_for("classification"))
+
+
+def test_the_tokenizer_of_another_model_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    # Ids behind the last row are an error on a processor, junk in OpenVINO, and end the device's process in CUDA.
+    shutil.copytree(tiny_model, tmp_path / "mixed")
+    pieces = len(InputTransform(tiny_model).tokenizer)
+    write_vocab_size(tmp_path / "mixed", pieces - 1)
+    with pytest.raises(
+        UsageError, match=rf"the tokenizer has {pieces} pieces, the model was made for {pieces - 1}"
+    ):
+        InputTransform(tmp_path / "mixed")
+    tokenizer = InputTransform(tiny_model).tokenizer
+    tokenizer.add_tokens(["<never>"])  # as in many folders of the hub
+    tokenizer.save_pretrained(tmp_path / "mixed")
+    write_vocab_size(tmp_path / "mixed", pieces)
+    assert InputTransform(tmp_path / "mixed").digest
+
+
+def test_rows_to_spare_in_a_model_do_not_lose_what_was_trained(tiny_model: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_model, tmp_path / "wide")
+    tensors = load_file(tmp_path / "wide" / "model.safetensors")
+    (name,) = [name for name in tensors if "word_embeddings" in name]
+    tensors[name] = torch.cat([tensors[name], torch.zeros(3_000, tensors[name].shape[1])])
+    save_file(tensors, tmp_path / "wide" / "model.safetensors", {"format": "pt"})
+    write_vocab_size(tmp_path / "wide", len(tensors[name]))
+    settings = settings_for("classification", epochs=1)
+    tuned = fitting.fit("classification", tmp_path / "wide", classes(4), None, settings)
+    tuned.save(tmp_path / "tuned", Manifest("tuned"))
+    assert (tmp_path / "tuned" / "model.safetensors").is_file()
 
 
 def test_what_does_not_fit_is_counted_and_only_the_second_text_of_a_question_is_cut(tiny_model: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +16,11 @@ from torch.nn import functional as F
 from biosmith.models.attention import PackedAttention
 from biosmith.models.bert import BertConfig
 from biosmith.models.modern import ModernConfig
+from biosmith.tasks import graphs
 from biosmith.tasks.batches import Batch, pack
 from biosmith.tasks.graphs import GraphedSteps, is_capturable, make_capturable, padded, shape_of
 from biosmith.tasks.inputs import Example
+from biosmith.tasks.training import _PlainSteps as PlainSteps
 
 FAMILIES = ("bert", "modern")
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -97,6 +102,66 @@ def test_recurrent_networks_are_not_captured() -> None:
     assert not is_capturable(scorer)
 
 
+class Refusing:
+    """A stand-in for the recorder on a CPU: it captures the first `allowed` shapes, and none after."""
+
+    def __init__(self, allowed: int) -> None:
+        self.allowed, self.asked = allowed, 0
+
+    def aside(self) -> contextlib.nullcontext[None]:
+        return contextlib.nullcontext()
+
+    def capture(self, step: Callable[[], None]) -> Any:
+        self.asked += 1
+        if self.asked > self.allowed:
+            raise RuntimeError("operation not permitted when stream is capturing\nand much more")
+        return SimpleNamespace(replay=step)
+
+
+@pytest.mark.parametrize("allowed", [0, 2])
+def test_steps_that_cannot_be_captured_run_one_by_one_and_train_the_same(
+    allowed: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, ends, recorder = examples(64, 3), [], Refusing(allowed)
+    monkeypatch.setattr(graphs, "Recorder", lambda device: recorder)
+    for kind in (GraphedSteps, PlainSteps):
+        torch.manual_seed(0)
+        scorer = Scorer().train()
+        optimizer = torch.optim.AdamW(scorer.parameters(), lr=1e-3, fused=True)
+        more = {"batch_size": 8} if kind is GraphedSteps else {}
+        steps = kind(scorer, scorer.loss, optimizer, clip=1.0, **more)
+        for step in range(30):
+            steps(pack(made, np.random.default_rng(step).permutation(64)[:8]))
+        ends.append([*scorer.state_dict().values(), torch.tensor(steps.losses.total)])
+    assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(*ends, strict=True))
+    assert recorder.asked == allowed + 1
+    warning = capsys.readouterr().err
+    assert warning.count("Warning") == 1
+    assert "stream is capturing" in warning and "much more" not in warning
+
+
+@CUDA
+def test_after_a_failed_capture_dropout_and_memory_are_as_before() -> None:
+    scorer = Scorer(dropout=0.5).cuda().train()
+    optimizer = torch.optim.AdamW(scorer.parameters(), lr=0.0, fused=True)
+    make_capturable(optimizer, torch.device("cuda"))
+
+    def loss_of(batch: Batch) -> torch.Tensor:
+        loss = scorer.loss(batch)
+        assert float(loss.detach()) > 0  # waits for the device
+        return loss
+
+    steps = GraphedSteps(scorer, loss_of, optimizer, batch_size=8, clip=1.0)
+    losses, reserved = [], []
+    for _ in range(20):
+        steps.losses.clear()
+        steps(pack(examples(8, 4), np.arange(8)))
+        losses.append(steps.losses.total)
+        reserved.append(torch.cuda.memory_reserved())
+    assert len(set(losses)) == 20
+    assert reserved[-1] == reserved[2]
+
+
 @CUDA
 @pytest.mark.parametrize("family", FAMILIES)
 def test_captured_steps_train_as_plain_ones_do(family: str) -> None:
@@ -113,9 +178,9 @@ def test_captured_steps_train_as_plain_ones_do(family: str) -> None:
         for step in range(60):
             batch = pack(made, np.random.default_rng(step).permutation(64)[:8])
             if captured:
-                steps.total_loss.zero_()
+                steps.losses.clear()
                 steps(batch)
-                losses.append(float(steps.total_loss))
+                losses.append(steps.losses.total)
                 continue
             with torch.autocast("cuda", torch.bfloat16):
                 loss = scorer.loss(batch.to(torch.device("cuda")))
@@ -138,9 +203,9 @@ def test_replayed_dropout_is_drawn_anew_each_step() -> None:
     batch = pack(examples(8, 4), np.arange(8))
     losses = []
     for _ in range(6):
-        steps.total_loss.zero_()
+        steps.losses.clear()
         steps(batch)
-        losses.append(float(steps.total_loss))
+        losses.append(steps.losses.total)
     assert len(set(losses)) == 6
 
 

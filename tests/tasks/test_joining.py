@@ -123,6 +123,15 @@ def test_types_are_renamed_and_filtered(tmp_path: Path) -> None:
         parse_names(("GENE",))
 
 
+def test_a_name_for_a_type_that_the_data_does_not_have_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    # Such as for want of a capital; the types would not be brought together, and nobody would know.
+    file = tmp_path / "a.tsv"
+    file.write_text("gout\tB-Disease\naspirin\tB-Chemical\n", encoding="utf-8")
+    names = {"disease": "Illness", "Chemical": "Drug"}
+    with pytest.raises(UsageError, match="no type 'disease' can be renamed; the data has: Chemical, Disease"):
+        ner.finetune(tiny_model, file, tmp_path / "out", names=names)
+
+
 def test_an_unknown_tag_is_named_beside_the_tags_of_its_own_file() -> None:
     known = TaggedSentence(("gout",), ("B-Disease",), "diseases", 1)
     unknown = TaggedSentence(("BRCA1",), ("B-Gene",), "genes", 1)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from biosmith.artefact import digest_file, load_manifest
 from biosmith.cli import main
@@ -31,6 +33,18 @@ def test_a_tiny_model_learns_twenty_sentences(tuned: Path, tagging_data: Path) -
         # The decoder allows no broken tags, so both readings agree.
         assert report.strict.overall == report.conll.overall
         assert report.truncated == 0
+
+
+def test_a_tagger_whose_weights_are_not_finite_is_refused(
+    tuned: Path, tagging_data: Path, tmp_path: Path
+) -> None:
+    # All of its scores are NaN, which would read as a text without mentions.
+    shutil.copytree(tuned, tmp_path / "spoilt")
+    tensors = load_file(tmp_path / "spoilt" / "model.safetensors")
+    tensors["classifier.weight"][0, 0] = float("nan")
+    save_file(tensors, tmp_path / "spoilt" / "model.safetensors", {"format": "pt"})
+    with pytest.raises(BadInput, match=r"spoilt: holds numbers that are none .* in classifier.weight"):
+        evaluate(tmp_path / "spoilt", tagging_data, "test")
 
 
 def test_transformers_loads_the_folder_with_equal_logits(tuned: Path, tagging_data: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -208,10 +209,54 @@ def test_biases_and_layer_norms_are_not_decayed() -> None:
     }
 
 
-def test_a_loss_that_is_no_number_ends_the_run_with_advice() -> None:
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_first_loss_that_is_not_finite_is_not_put_down_to_the_learning_rate(value: float) -> None:
     network = Tiny()
-    with pytest.raises(BiosmithError, match="not a number in epoch 1; lower learning_rate"):
-        train(network, examples(), lambda batch: network.loss(batch) * float("nan"), SETTINGS)
+    known = r"not finite at step 1 of epoch 1 \(1 of 1 steps so far\): it was the first step, so that learning_rate is not"
+    with pytest.raises(BiosmithError, match=known):
+        train(network, examples(), lambda batch: network.loss(batch) * value, SETTINGS)
+
+
+def test_weights_that_are_not_finite_are_named_where_the_loss_is_not() -> None:
+    network = Tiny()
+    with torch.no_grad():
+        network.norm.bias[1] = float("inf")
+    with pytest.raises(
+        BiosmithError, match=r"that training began with hold NaN .* in 'norm.bias'; take another"
+    ):
+        train(network, examples(), network.loss, SETTINGS)
+
+
+def test_a_loss_that_ceases_to_be_finite_is_told_with_its_step_and_the_learning_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(training, "CHECK_EVERY", 10)
+    network, calls = Tiny(), itertools.count(1)
+    steps = -(-len(examples()) // SETTINGS.batch_size)
+    assert steps > 3  # the third step of the second epoch
+
+    def loss_of(batch: Batch) -> torch.Tensor:
+        return network.loss(batch) * (float("nan") if next(calls) == steps + 3 else 1.0)
+
+    bad = min(steps, 10) - 2  # all after it, for the weights are spoilt
+    known = rf"not finite at step 3 of epoch 2 \({bad} of {bad + 2} steps so far\): lower learning_rate \(0.0"
+    with pytest.raises(BiosmithError, match=known):
+        train(network, examples(), loss_of, SETTINGS)
+
+
+def test_weights_that_the_last_step_spoilt_are_not_kept() -> None:
+    # The loss of the last step is finite, its gradient is not.
+    network, calls = Tiny(), itertools.count(1)
+    total = SETTINGS.epochs * -(-len(examples()) // SETTINGS.batch_size)
+
+    def loss_of(batch: Batch) -> torch.Tensor:
+        loss: torch.Tensor = network.loss(batch)
+        if next(calls) == total:
+            loss.register_hook(lambda gradient: gradient * float("nan"))
+        return loss
+
+    with pytest.raises(BiosmithError, match="the last steps left NaN or an infinite number in "):
+        train(network, examples(), loss_of, SETTINGS)
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,19 @@ def test_a_text_that_folders_hold_in_different_forms_counts_once_and_the_others_
     assert json.loads(capsys.readouterr().out)[0]["repeated"] == 2
 
 
+def test_a_sentence_that_another_form_ends_elsewhere_counts_once(tmp_path: Path) -> None:
+    """BC5CDR's halves end sentences at "St ." and "i . p .", which its documents do not."""
+    text = "It was studied in mice at St. Mary's Hospital in Montreal. Male animals were injected i.p. with a solution of it each day."
+    for folder in ("BC5CDR", "BC5CDR-chem"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "BC5CDR" / "a.jsonl").write_text(json.dumps({"id": "1", "text": text}), encoding="utf-8")
+    words = re.sub(r"([.'])", r" \1 ", text).replace(" .", " .\n").split("\n")
+    rows = ["".join(f"{word}\tO\n" for word in sentence.split()) for sentence in words]
+    (tmp_path / "BC5CDR-chem" / "test.tsv").write_text("\n".join(rows), encoding="utf-8")
+    (sample,) = read_samples([tmp_path], limit=100)
+    assert (sample.words["Hospital"], sample.words["injected"], sample.words["solution"]) == (1, 1, 1)
+
+
 def test_what_a_dataset_says_twice_counts_twice(tmp_path: Path) -> None:
     for name in ("train.tsv", "test.tsv"):
         words = ["No", "adverse", "effects", "of", "any", "kind", "were", "seen"]

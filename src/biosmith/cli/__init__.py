@@ -80,6 +80,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+# Commands that go on where they stopped without being told to.
+RESUMED_BY_THE_SAME_CALL = ("corpus fetch", "finetune")
+
+
 @dataclass(frozen=True)
 class Report:
     """What a command did.
@@ -97,6 +101,15 @@ class Report:
     set_aside: int = 0
     set_aside_file: str | None = None
     exit_code: int = DONE
+
+
+def _way_on(name: str) -> str:
+    """What is left of a command that was stopped, and how to go on."""
+    if name in RESUMED_BY_THE_SAME_CALL:
+        return "; what was finished is kept, the same call goes on"
+    if "resume" in inspect.signature(_function(name)).parameters:
+        return "; what was finished is kept, --resume goes on"
+    return ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -117,8 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BiosmithError as error:
         return _fail(str(error), error.exit_code, as_json)
     except KeyboardInterrupt:
-        again = ", --resume goes on" if "resume" in inspect.signature(_function(name)).parameters else ""
-        return _fail(f"stopped; what was finished is kept{again}", FAILED, as_json)
+        return _fail(f"stopped{_way_on(name)}", FAILED, as_json)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED

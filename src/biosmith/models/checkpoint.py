@@ -30,6 +30,8 @@ WEIGHTS, INDEX, PICKLE = "model.safetensors", "model.safetensors.index.json", "p
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 # Whatever is smaller is quantised, and means nothing without its scales.
 READABLE = (*DTYPES.values(), torch.float64)
+# What `biosmith quantize` leaves in the place of weights.
+ENGINE_FILES = {"openvino": "openvino.xml", "onnx": "model.onnx"}
 # How a file begins that Git LFS left in the place of the real one.
 POINTER = b"version https://git-lfs"
 _NUMBER = re.compile(r"\d+")
@@ -245,12 +247,19 @@ def cast(tensors: Mapping[str, Tensor], dtype: torch.dtype | None, where: Path) 
 
 
 def refuse_pickle(folder: Path) -> None:
-    """Raise `UsageError`, which says what to do, if a folder's weights are a pickle and nothing else."""
-    if list(folder.glob("*.bin")) and not list(folder.glob("*.safetensors")):
+    """Raise `UsageError`, which says what to do, if a folder's weights are a pickle, or an engine's, and nothing else."""
+    if list(folder.glob("*.safetensors")):
+        return
+    if any(file.name != "openvino.bin" for file in folder.glob("*.bin")):
         raise UsageError(
             f"{folder} has no safetensors, only a pickle, which can run code when it is opened; "
             f"make a safe folder of it first: biosmith convert {folder} --out MODEL"
         )
+    for engine, file in ENGINE_FILES.items():
+        if (folder / file).is_file():
+            raise UsageError(
+                f"{folder} was made for {engine} and has no weights to train; take the folder it was made from"
+            )
 
 
 def _read_file(file: Path) -> dict[str, Tensor]:

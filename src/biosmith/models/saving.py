@@ -94,14 +94,16 @@ def save_model(
         card: text of README.md; None writes a model card.
 
     Raises:
-        UsageError: the folder holds something, or the vocabulary does not fit the model; both sizes are named.
+        UsageError: the folder holds something, or a vocabulary of another folder does not fit the model; both sizes
+            are named.
     """
     folder = Path(folder)
     tokenizer = None if tokenizer_from is None else Path(tokenizer_from)
     encoder = model if isinstance(model, Encoder) else model.encoder
-    if tokenizer is not None:
-        check_vocabulary(tokenizer, model.config.vocabulary_size)
     origin, family = encoder.origin, FAMILIES[model.config.kind]
+    if tokenizer is not None and not (origin is not None and tokenizer.resolve() == origin.folder.resolve()):
+        # What a folder came with is its own affair: there may be rows to spare, or files whose pieces are not counted.
+        check_vocabulary(tokenizer, model.config.vocabulary_size)
     same = origin is not None and architecture is None and not head and _parts(model) == origin.parts
     architecture = architecture or architecture_of(model)
     if same and origin is not None:

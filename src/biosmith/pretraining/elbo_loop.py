@@ -30,7 +30,7 @@ from biosmith.pretraining.loading import Cursor, Loaded, load, requests
 from biosmith.pretraining.loop import StopRequest, set_up, show_progress
 from biosmith.pretraining.metrics import PICTURE, MetricsLog
 from biosmith.pretraining.parallel import Devices, Vote
-from biosmith.pretraining.reporting import MOST_SKIPPED, Speed, Stopwatch
+from biosmith.pretraining.reporting import MOST_SKIPPED, Speed, Stopwatch, explain_not_finite
 from biosmith.pretraining.run import Settings
 from biosmith.pretraining.schedules import learning_rate
 from biosmith.pretraining.sentence_batches import SentenceBatchMaker, short_enough, split_documents
@@ -209,10 +209,8 @@ class _Run:
         say(_shown(line, self.recipe.steps))
         self._warn(scores)
         if window.skipped_in_a_row >= MOST_SKIPPED:
-            raise BiosmithError(
-                f"step {self.step}: the loss has not been finite for {int(window.skipped_in_a_row)} steps; lower "
-                f"optimizer.learning_rate ({self.recipe.optimizer.learning_rate:g})"
-            )
+            rate = self.recipe.optimizer.learning_rate
+            raise BiosmithError(explain_not_finite(self.step, window, rate, self.trainer.model))
 
     def _line(self, window: ElboWindow, seconds: float) -> dict[str, Any]:
         recipe, sentences = self.recipe, max(1.0, window.sentences)

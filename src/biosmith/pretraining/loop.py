@@ -105,7 +105,7 @@ class _Run:
             self.step, self.cursor = state.step, state.cursor
             self.trainer.window.copy_(torch.tensor(state.window, dtype=torch.float64))
         trackers = find_trackers(settings.track)
-        self.reporter = Reporter(recipe, out, entropy, state, not devices.first, trackers)
+        self.reporter = Reporter(recipe, out, entropy, state, not devices.first, trackers, model)
         self.watch = Stopwatch(self.device)
 
     def go(self, stop: StopRequest, advance: Callable[[int], None], check: Callable[[], None]) -> None:

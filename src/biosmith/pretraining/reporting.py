@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from biosmith.errors import BiosmithError
+from biosmith.models.finite import find_not_finite
 from biosmith.pretraining.batches import Counts
 from biosmith.pretraining.checkpoints import RunState
 from biosmith.pretraining.config import Recipe
+from biosmith.pretraining.elbo import ElboWindow
 from biosmith.pretraining.metrics import MetricsLog, PlateauWatch, draw_loss
 from biosmith.pretraining.schedules import learning_rate
 from biosmith.pretraining.step import OBJECTIVES, Window, read_window
@@ -54,6 +56,7 @@ class Reporter:
         state: where a resumed run stands; None at its beginning.
         quiet: write and say nothing (another process does).
         trackers: what makes the trackers that get every line too.
+        model: looked at where the loss stays not finite.
     """
 
     def __init__(
@@ -64,8 +67,10 @@ class Reporter:
         state: RunState | None = None,
         quiet: bool = False,
         trackers: Sequence[Callable[[Path, Recipe, int], Tracker]] = (),
+        model: nn.Module | None = None,
     ) -> None:
         self.recipe, self.out, self.entropy, self.quiet = recipe, out, entropy, quiet
+        self.model = model
         step, self.tokens = (0, 0) if state is None else (state.step, state.tokens)
         self.speed = Speed(0 if state is None else read_window(state.window)[1].tokens)
         self.trackers = [] if quiet else [make(out, recipe, step) for make in trackers]
@@ -117,9 +122,7 @@ class Reporter:
             say(f"Warning: {warning}")
         if window.skipped_in_a_row >= MOST_SKIPPED:
             raise BiosmithError(
-                f"step {taken.step}: the loss has not been finite for {int(window.skipped_in_a_row)} steps; lower "
-                f"optimizer.learning_rate ({self.recipe.optimizer.learning_rate:g}) or lengthen the warm-up and begin "
-                "again, or look at the newest documents of the corpus"
+                explain_not_finite(taken.step, window, self.recipe.optimizer.learning_rate, self.model)
             )
 
     def _line(self, taken: _Taken, window: Window, counts: Counts) -> dict[str, Any]:
@@ -180,6 +183,29 @@ class Reporter:
     def draw(self) -> None:
         """Draw `loss.png` as it stands."""
         draw_loss(self.out, self.log.lines, self.entropy, self.out.name)
+
+
+def explain_not_finite(
+    step: int, window: Window | ElboWindow, learning_rate: float, model: nn.Module | None
+) -> str:
+    """What is known of a loss that stays not finite, and what to do."""
+    skipped, row = int(window.skipped), int(window.skipped_in_a_row)
+    known = f"step {step}: loss or gradient have not been finite for {row} steps ({skipped} of {step} in all)"
+    # No such step has changed the weights.
+    if model is not None and (name := find_not_finite(model)) is not None:
+        return (
+            f"{known}: the weights that training began with hold NaN or an infinite number in {name!r}; begin "
+            "again from another model or checkpoint"
+        )
+    if skipped >= step:
+        return (
+            f"{known}, the first step among them, so that optimizer.learning_rate is not the cause; look at the model "
+            "that training began with and at the data"
+        )
+    return (
+        f"{known}; lower optimizer.learning_rate ({learning_rate:g}) or lengthen the warm-up and begin again; "
+        "if it ends at the same step again, look at the data"
+    )
 
 
 def _shown(line: Mapping[str, Any], steps: int) -> str:

@@ -17,6 +17,7 @@ from biosmith.artefact import Manifest
 from biosmith.errors import BadInput
 from biosmith.models.checkpoint import read_tensors
 from biosmith.models.encoder import Encoder
+from biosmith.models.finite import require_finite
 from biosmith.models.saving import architecture_for, save_model
 from biosmith.tasks.batches import Batch
 from biosmith.tasks.folders import (
@@ -151,7 +152,7 @@ def load_answer_network(folder: Path) -> AnyAnswers:
         UsageError, BadInput: the folder is missing or damaged, or has no head for answers.
     """
     if not is_fast(folder):
-        return _transformers_answers(folder, 0.0, "tuned").eval()
+        return require_finite(_transformers_answers(folder, 0.0, "tuned"), folder).eval()
     network = AnswerNetwork(_fast(folder), 0.0, folder)
     if not _has_answers(network, folder):
         raise BadInput(
@@ -160,7 +161,7 @@ def load_answer_network(folder: Path) -> AnyAnswers:
     tensors = read_tensors(folder)
     fill(network.qa_outputs, tensors, network.name, folder)
     fill(network.head, tensors, "head", folder)
-    return network.eval()
+    return require_finite(network, folder).eval()
 
 
 def _has_answers(network: AnswerNetwork, folder: Path) -> bool:

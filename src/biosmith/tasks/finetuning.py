@@ -226,7 +226,7 @@ def _labels(instance: Any) -> tuple[str, ...]:
 
 def _say_new_labels(source: Source, training: Sequence[Any], dev: Sequence[Any]) -> None:
     """Say which labels of the dev split nothing is learnt of: every score on it counts them as wrong."""
-    if source.kind in ("similarity", "squad", "factoid"):
+    if source.kind in ("tagging", "words", "similarity", "squad", "factoid"):
         return
     known = {*source.labels, *(label for instance in training for label in _labels(instance))}
     new = sorted({label for instance in dev for label in _labels(instance)} - known)

@@ -3,11 +3,13 @@
 A graph replays kernels of fixed shapes at fixed addresses. So batches are padded to a few shapes: tokens to a multiple,
 the rest one more sequence that nothing reads; picks to as many as there are tokens, with the target -100, which losses
 ignore. The first step of each shape runs as usual and is then captured; later ones are copied into place and replayed.
+Where a step cannot be captured, this and all later ones run as usual.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +19,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from biosmith.models.encoder import Encoder
+from biosmith.progress import say
 from biosmith.tasks.batches import Batch
 from biosmith.tasks.crf import LinearChain
+from biosmith.tasks.losses import Losses
 
 IGNORED = -100  # target of a pick that no loss counts, as in torch's cross entropy
 SHORTEST = 32  # least bound of sequence lengths
@@ -104,15 +108,59 @@ class _Placed:
 
     def fill(self, batch: Batch) -> None:
         """Copy a batch of the same shape, without waiting for it."""
-        staged = torch.empty(len(self._buffer), dtype=torch.uint8, pin_memory=True)
+        staged = torch.empty(len(self._buffer), dtype=torch.uint8, pin_memory=self._buffer.is_cuda)
         for name, value in batch.tensors().items():
             a, b = self._places[name]
             staged[a:b] = value.contiguous().view(-1).view(torch.uint8)
         self._buffer.copy_(staged, non_blocking=True)
 
 
+class Recorder:
+    """Captures what runs on a stream of its own; all graphs share one pool of memory."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._pool = torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream(device)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Run on that stream, after what runs now and before what comes next."""
+        self._stream.wait_stream(torch.cuda.current_stream())
+        try:
+            with torch.cuda.stream(self._stream):
+                yield
+        finally:
+            torch.cuda.current_stream().wait_stream(self._stream)
+
+    def capture(self, step: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        """The graph of a step, of which nothing is computed yet.
+
+        Raises:
+            RuntimeError: something in it cannot be captured, or memory is short; eager steps may follow.
+        """
+        graph, device = torch.cuda.CUDAGraph(), self._stream.device.index
+        generator = torch.cuda.default_generators[device]
+        before = generator.clone_state()
+        try:
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            step()
+            graph.capture_end()
+        except RuntimeError:
+            # An end that fails, too, leaves the allocator and the generator believing that the capture goes on: the one
+            # would give no cached memory back, the other refuse every draw.
+            with contextlib.suppress(RuntimeError):
+                graph.capture_end()
+            with contextlib.suppress(RuntimeError):
+                torch._C._cuda_endAllocateToPool(device, self._pool)
+            generator.graphsafe_set_state(before)
+            raise
+        return graph
+
+
 class GraphedSteps:
     """Optimizer steps: forward, backward, clipping and update, captured once for each shape of batch.
+
+    The first that cannot be captured ends the capturing: the run goes on with eager steps, and says so.
 
     Args:
         network: on a CUDA device, in training mode.
@@ -123,7 +171,7 @@ class GraphedSteps:
         clip: largest norm of the gradient; 0 for no limit.
 
     Attributes:
-        total_loss: float32, sum of the losses since it was last zeroed.
+        losses: of the steps since they were last cleared.
     """
 
     def __init__(
@@ -138,13 +186,16 @@ class GraphedSteps:
         self.network, self.loss_of, self.optimizer = network, loss_of, optimizer
         self.batch_size, self.clip = batch_size, clip
         self.device = next(network.parameters()).device
-        self.total_loss = torch.zeros((), device=self.device)
+        self.losses = Losses(self.device)
         self._graphs: dict[Any, tuple[_Placed, torch.cuda.CUDAGraph]] = {}
-        self._pool = torch.cuda.graph_pool_handle()
-        self._stream = torch.cuda.Stream()
+        self._recorder: Recorder | None = Recorder(self.device)
 
     def __call__(self, batch: Batch) -> None:
         """Make one step with a batch that lies in the host's memory."""
+        if self._recorder is None:
+            self._step(batch.to(self.device))
+            self.optimizer.zero_grad(set_to_none=True)
+            return
         shape = shape_of(batch, self.batch_size)
         batch = padded(batch, shape)
         key = (shape, tuple((name, value.shape, value.dtype) for name, value in batch.tensors().items()))
@@ -154,30 +205,36 @@ class GraphedSteps:
             graph.replay()
             return
         placed = _Placed(batch, self.device)
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
+        with self._recorder.aside():
             self._step(placed.batch)
             if len(self._graphs) < MOST_GRAPHS:
-                graph = torch.cuda.CUDAGraph()
-                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-                self._step(placed.batch)
-                graph.capture_end()
-                self._graphs[key] = (placed, graph)
+                try:
+                    self._graphs[key] = (placed, self._recorder.capture(lambda: self._step(placed.batch)))
+                except RuntimeError as error:
+                    self._give_up(error)
             # The gradients may lie in the graph's memory; the next capture takes its own.
             self.optimizer.zero_grad(set_to_none=True)
-        torch.cuda.current_stream().wait_stream(self._stream)
+
+    def _give_up(self, error: RuntimeError) -> None:
+        self._recorder = None
+        self._graphs.clear()  # they draw from the generator that the failed capture spoilt
+        why = next(iter(str(error).splitlines()), type(error).__name__)
+        say(
+            f"Warning: training steps could not be captured as CUDA graphs and run one by one, more slowly: {why}"
+        )
 
     def _step(self, batch: Batch) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         # The cache of cast weights would outlive a step, and a graph must cast the weights that it finds.
-        with torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False):
+        on_cuda = self.device.type == "cuda"
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=on_cuda, cache_enabled=False):
             loss = self.loss_of(batch)
         loss.backward()
         if self.clip:
             trained = [p for p in self.network.parameters() if p.grad is not None]
             torch.nn.utils.clip_grad_norm_(trained, self.clip, foreach=True)
         self.optimizer.step()
-        self.total_loss += loss.detach()
+        self.losses.add(loss.detach())
 
 
 def make_capturable(optimizer: torch.optim.Optimizer, device: torch.device) -> None:

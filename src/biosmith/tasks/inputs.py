@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +86,15 @@ class PairFrame:
         return ids, np.repeat(np.array(self.types, np.int32), [len(p) for p in parts])
 
 
+def _vocabulary_size(folder: Path) -> int | None:
+    """Rows of the model's word embedding, if its folder says how many."""
+    try:
+        size = json.loads((folder / "config.json").read_text(encoding="utf-8"))["vocab_size"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return size if isinstance(size, int) else None
+
+
 class InputTransform:
     """A tokenizer and the frame of special tokens that its model expects around a sequence.
 
@@ -93,7 +103,7 @@ class InputTransform:
         digest: equal for tokenizers that cut words alike.
 
     Raises:
-        UsageError: the folder has no tokenizer, or one that does not know where words begin.
+        UsageError: the folder has no tokenizer, or one that is not the model's or does not know where words begin.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -107,6 +117,7 @@ class InputTransform:
             raise UsageError(f"{folder}: its tokenizer has no fast form, which word boundaries need")
         self.folder = Path(folder)
         self.before, self.after = self._frame()
+        self._check_pieces()
         described = self.tokenizer.backend_tokenizer.to_str()
         self.digest, self._prefix = digest_value(described), word_prefix(described)
 
@@ -123,6 +134,23 @@ class InputTransform:
             if full[at : at + len(bare)] == bare:
                 return np.array(full[:at], np.int32), np.array(full[at + len(bare) :], np.int32)
         raise UsageError(f"{self.folder}: the tokenizer changes words when it adds special tokens")
+
+    def _check_pieces(self) -> None:
+        pieces = self.tokenizer.get_vocab()
+        if set(pieces) <= set(self.tokenizer.all_special_tokens):
+            # transformers makes such a one where the files are missing, and every word would be unknown.
+            raise UsageError(
+                f"{self.folder} has no tokenizer: tokenizer.json, or the vocabulary that it is made of, is missing"
+            )
+        # Added tokens that the model has no row for are common in hub folders, and do no harm unless a text has them.
+        added = self.tokenizer.get_added_vocab()
+        most = max(*(n for piece, n in pieces.items() if piece not in added), *self.before, *self.after)
+        rows = _vocabulary_size(self.folder)
+        if rows is not None and most >= rows:
+            raise UsageError(
+                f"{self.folder}: the tokenizer has {most + 1:,} pieces, the model was made for {rows:,}; they belong to "
+                "different models"
+            )
 
     def cut_words(self, sentences: Sequence[Sequence[str]]) -> list[Pieces]:
         """The pieces of sentences given as words."""

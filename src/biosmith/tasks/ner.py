@@ -100,7 +100,8 @@ def finetune(
         What `--json` prints: epochs, steps, loss, dev scores, words and tokens a second.
 
     Raises:
-        UsageError: `out` exists or another process is making it, no training split, the model cannot be loaded.
+        UsageError: `out` exists or another process is making it, no training split, the model cannot be loaded, no
+            mention has a type of `names`.
         BadInput: a line without a tag, a tag of the development split that the training split does not have.
     """
     settings = settings or TaggingSettings()
@@ -108,6 +109,11 @@ def finetune(
     work = work_folder(out)
     require_new_folder(out)
     corpora = [_Corpus.load(folder, names or {}) for folder in ([data] if isinstance(data, Path) else data)]
+    given = sorted(set().union(*(corpus.given for corpus in corpora)))
+    if unknown := sorted(set(names or {}) - set(given)):
+        raise UsageError(
+            f"no type {', '.join(map(repr, unknown))} can be renamed; the data has: {', '.join(given)}"
+        )
     one = len(corpora) == 1
     scored = [corpus for corpus in corpora if corpus.dev is not None]
     for corpus in corpora:
@@ -152,18 +158,22 @@ def finetune(
 
 @dataclass(frozen=True)
 class _Corpus:
-    """A corpus to train on; `types` of mentions are those that its training split marks."""
+    """A corpus to train on; `types` of mentions are those that its training split marks, `given` those of both splits
+    under the names that the data has for them."""
 
     folder: Path
     train: TaggedData
     dev: TaggedData | None
     types: list[str]
+    given: list[str]
 
     @staticmethod
     def load(data: Path, names: Mapping[str, str]) -> _Corpus:
         training = load_split(data, "train") if data.is_dir() else read_tagged([data])
-        training = rename_types(training, names)
         development = load_split(data, "dev") if data.is_dir() and "dev" in find_splits(data) else None
+        both = [*training.sentences, *(development.sentences if development else ())]
+        given = marked_types(both)
+        training = rename_types(training, names)
         if not (types := marked_types(training.sentences)):
             raise BadInput(data, "its training split has no mention")
         if training.untaggable:
@@ -175,7 +185,7 @@ class _Corpus:
         if dev is not None and _has_no_mention(dev):
             say(f"{data}: its dev split has no mention, and chooses no epoch")
             dev = None
-        return _Corpus(data, training, dev, types)
+        return _Corpus(data, training, dev, types, given)
 
     def score(self, task: str, predicted: Sequence[Sequence[str]]) -> float:
         """Of predictions for the dev split, mentions of other types left out."""

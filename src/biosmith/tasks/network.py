@@ -20,6 +20,7 @@ from biosmith.artefact import Manifest
 from biosmith.errors import BadInput
 from biosmith.models.checkpoint import load_encoder, read_tensors
 from biosmith.models.encoder import Encoder
+from biosmith.models.finite import require_finite
 from biosmith.models.heads import FeatureLayer
 from biosmith.models.modern import ModernConfig
 from biosmith.models.saving import architecture_for, save_model
@@ -325,7 +326,7 @@ def load_tagger(folder: Path) -> AnyTagger:
     if not is_fast(folder) and kind != "bilstm":
         tagger: AnyTagger = _transformers_tagger(folder, None, 0.0, chain)
         fill(tagger.chain, head, "chain", folder)
-        return tagger.eval()
+        return require_finite(tagger, folder).eval()
     tagger = EncoderTagger(open_encoder(folder), len(labels), 0.0, folder, kind)
     tensors = head if kind == "bilstm" else read_tensors(folder)
     if not {"classifier.weight", "classifier.bias"} <= tensors.keys():
@@ -334,7 +335,7 @@ def load_tagger(folder: Path) -> AnyTagger:
     fill(tagger.head, tensors, "head", folder)
     fill(tagger.lstm, head, "lstm", folder)
     fill(tagger.chain, head, "chain", folder)
-    return tagger.eval()
+    return require_finite(tagger, folder).eval()
 
 
 def _transformers_tagger(

@@ -20,6 +20,7 @@ from biosmith.artefact import Manifest
 from biosmith.errors import BadInput
 from biosmith.models.checkpoint import read_tensors
 from biosmith.models.encoder import Encoder, initialise
+from biosmith.models.finite import require_finite
 from biosmith.models.heads import FeatureLayer, Pooler
 from biosmith.models.saving import architecture_for, save_model
 from biosmith.tasks.batches import Batch
@@ -338,7 +339,7 @@ def load_sequence_network(folder: Path, labels: Sequence[str], form: Form) -> An
         model, tokenizer = open_transformers(
             AutoModelForSequenceClassification, folder, "for sequence classification", "tuned"
         )
-        return TransformersSequences(model, tokenizer, form).eval()
+        return require_finite(TransformersSequences(model, tokenizer, form), folder).eval()
     encoder = open_encoder(folder)
     has_pooler = isinstance(encoder, Encoder) and encoder.config.has_pooler
     if form.is_standard and has_pooler and encoder.pooler is None:
@@ -363,7 +364,7 @@ def load_sequence_network(folder: Path, labels: Sequence[str], form: Form) -> An
         raise BadInput(folder, "has no classification head; is it a tuned model?", value="classifier.weight")
     for name in ("classifier", "lstm", "pooler", "hidden"):
         fill(getattr(network, name), tensors, name, folder)
-    return network.eval()
+    return require_finite(network, folder).eval()
 
 
 def with_spread(network: AnySequences, values: Sequence[float]) -> None:

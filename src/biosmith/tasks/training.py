@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import hashlib
 import json
 import math
@@ -25,17 +26,20 @@ from torch import Tensor, nn
 
 from biosmith.artefact import digest_value, write_by_rename
 from biosmith.errors import BadInput, BiosmithError, UsageError
+from biosmith.models.finite import find_not_finite
 from biosmith.progress import progress, say
 from biosmith.randomness import derive_key
 from biosmith.tasks.batches import Batch, pack, training_order
 from biosmith.tasks.graphs import GraphedSteps, is_capturable, make_capturable
 from biosmith.tasks.inputs import Example
 from biosmith.tasks.layers import learning_rate_scales
+from biosmith.tasks.losses import Losses, NotFinite
 from biosmith.tasks.settings import TrainingSettings
 
 CHECKPOINT, PLAN = "checkpoint.pt", "plan.json"
 LEAST_SHARE = 20  # seconds of training for each second of writing
 WRITTEN_A_SECOND = 200e6  # bytes, until it is known how fast the disk is
+CHECK_EVERY = 100  # steps: to see whether losses are finite, a device is waited for
 SHORT = 0.5  # seconds: a checkpoint that takes less is not worth sparing
 
 
@@ -103,7 +107,7 @@ def train(
 
     Raises:
         UsageError: there are no examples.
-        BiosmithError: the loss is not a number.
+        BiosmithError: a loss, or a weight at the end, is not finite.
     """
     if not examples:
         raise UsageError("there is nothing to train on: no text of the training split has a piece")
@@ -121,11 +125,15 @@ def train(
     saved = _Saved(work, plan)
     history = saved.resume(network, optimizer, schedule)
     best = saved.best(history)
+    spoilt, begun = find_not_finite(network), history.epoch
     steps = _make_steps(network, loss_of, optimizer, settings)
     with progress("Training", total=total, unit="steps") as advance:
         advance(history.epoch * steps_an_epoch)
         for epoch in range(history.epoch, settings.epochs):
-            line = _epoch(steps, examples, settings, epoch, schedule, advance)
+            check = functools.partial(
+                _require_finite, steps.losses, settings, epoch, is_first=epoch == begun, spoilt=spoilt
+            )
+            line = _epoch(steps, examples, settings, epoch, schedule, advance, check)
             last = epoch + 1 == settings.epochs
             if score is not None and (settings.keep == "best" or last):
                 network.eval()
@@ -147,6 +155,10 @@ def train(
             say(_describe(line, settings.epochs))
     if settings.keep == "best" and best is not None and history.best_epoch != settings.epochs:
         network.load_state_dict(best)
+    if spoilt is None and (name := find_not_finite(network)) is not None:
+        raise BiosmithError(
+            f"the last steps left NaN or an infinite number in {name!r}; lower learning_rate ({settings.learning_rate:g})"
+        )
     network.eval()
     return history
 
@@ -205,7 +217,7 @@ class _PlainSteps:
     ) -> None:
         self.network, self.loss_of, self.optimizer, self.clip = network, loss_of, optimizer, clip
         self.device = next(network.parameters()).device
-        self.total_loss = torch.zeros((), device=self.device)
+        self.losses = Losses(self.device)
 
     def __call__(self, batch: Batch) -> None:
         on_cuda = self.device.type == "cuda"
@@ -216,7 +228,7 @@ class _PlainSteps:
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.clip, foreach=True)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.total_loss += loss.detach()
+        self.losses.add(loss.detach())
 
 
 def _make_steps(
@@ -241,23 +253,22 @@ def _epoch(
     epoch: int,
     schedule: Any,
     advance: Callable[[int], None],
+    check: Callable[[int], None],
 ) -> dict[str, Any]:
     steps.network.train()
-    steps.total_loss.zero_()
+    steps.losses.clear()
     tokens, began = 0, time.perf_counter()
     batches = training_order(len(examples), settings.batch_size, settings.seed, epoch)
     with seeded(settings.seed, "dropout", epoch):
-        for members in batches:
+        for number, members in enumerate(batches, 1):
             batch = pack(examples, members)
             steps(batch)
             schedule.step()
             tokens += len(batch.input_ids_T)
             advance(1)
-    mean_loss = float(steps.total_loss) / max(1, len(batches))
-    if math.isnan(mean_loss):
-        raise BiosmithError(
-            f"the loss is not a number in epoch {epoch + 1}; lower learning_rate ({settings.learning_rate:g})"
-        )
+            if number == 1 or number % CHECK_EVERY == 0 or number == len(batches):
+                check(number)
+    mean_loss = steps.losses.total / max(1, len(batches))
     seconds = time.perf_counter() - began
     return {
         "epoch": epoch + 1,
@@ -267,6 +278,17 @@ def _epoch(
         "tokens_per_second": tokens / seconds,
         "seconds": seconds,
     }
+
+
+def _require_finite(
+    losses: Losses, settings: TrainingSettings, epoch: int, steps: int, *, is_first: bool, spoilt: str | None
+) -> None:
+    """Raise `BiosmithError` unless the losses of the epoch's `steps` are finite; waits for the device."""
+    found = losses.not_finite()
+    if found is not None:
+        first, count = found
+        trouble = NotFinite(first, count, steps, is_first and first == 1, spoilt)
+        raise BiosmithError(trouble.explain(epoch + 1, settings.learning_rate))
 
 
 def _describe(line: Mapping[str, Any], epochs: int) -> str:

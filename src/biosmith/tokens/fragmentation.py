@@ -11,6 +11,7 @@ How things are counted:
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -24,7 +25,6 @@ from biosmith.progress import progress
 from biosmith.rejects import Rejects
 from biosmith.text.document import Document
 from biosmith.text.formats import find_files, read, read_file
-from biosmith.text.sentences import split
 from biosmith.tokens.encoding import needs_space_before
 from biosmith.tokens.schemes import Scheme
 from biosmith.tokens.vocabulary import Vocabulary
@@ -52,7 +52,8 @@ TERMS = (
 
 UNKNOWN = frozenset(("[UNK]", "<unk>"))
 WORDS_AT_ONCE = 10_000
-LEAST_REPEATED = 20  # characters of a sentence, white space left out, that is known again in another folder
+_STOP = re.compile(r"[.?!\n]")
+LEAST_REPEATED = 20  # characters between two full stops, white space left out, that are known again elsewhere
 SHARE_REPEATED = 0.9  # of the characters of a document, by which it is a repeated one
 
 
@@ -218,22 +219,23 @@ def _cut(vocabulary: Vocabulary, texts: Iterable[str]) -> Iterator[tuple[str, li
 class _Repeats:
     """Which texts stood in another folder before: a dataset as documents and as tagged sentences is one text.
 
-    Sentences are compared without white space, which such forms differ in. Short ones are left out of it, for they stand
-    in any two datasets; within a folder, whatever comes again does so in the text itself.
+    Such forms differ in white space and in where they end sentences ("i.p. to rats"), so what stands between two full
+    stops, of whatever kind, is compared, without white space. Short pieces are left out of it, for they stand in any two
+    datasets; within a folder, whatever comes again does so in the text itself.
     """
 
     def __init__(self) -> None:
-        self._first: dict[int, Path] = {}  # hash of a sentence -> the folder that has it first
+        self._first: dict[int, Path] = {}  # hash of a piece -> the folder that has it first
 
     def has(self, text: str, folder: Path) -> bool:
         """Whether nearly all of a text stood in other folders; it is remembered."""
         total = known = 0
-        for begin, end in split(text):
-            size, is_known = self._look(text[begin:end], folder)
+        for piece in _STOP.split(text):
+            size, is_known = self._look(piece, folder)
             total, known = total + size, known + size * is_known
-        # The whole too: tagged words are not cut where the sentence that they are of is.
+        # The whole too, which may be of short pieces only.
         _, is_whole = self._look(text, folder)
-        return total > 0 and (is_whole or known >= SHARE_REPEATED * total)
+        return is_whole or (total > 0 and known >= SHARE_REPEATED * total)
 
     def _look(self, text: str, folder: Path) -> tuple[int, bool]:
         """How long a text is, and whether another folder has it; 0 if it is too short to tell."""

@@ -156,6 +156,11 @@ def test_a_folder_without_readable_files_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "y.bin").write_bytes(b"\0\1\2")
     with pytest.raises(BadInput, match="holds no readable file"):
         ids(tmp_path, Rejects())
+    sources = [tmp_path / "x.bin", tmp_path / "y.bin"]
+    for several, name in ((sources[:1], "x.bin: "), (sources, "x.bin, and 1 more: "), ([], "no file: ")):
+        with pytest.raises(BadInput) as error:
+            list(biosmith.read(several, rejects=Rejects()))
+        assert str(error.value).startswith(f"{tmp_path}/{name}" if several else name)
 
 
 def test_without_rejects_what_is_set_aside_is_logged(

@@ -35,13 +35,14 @@ from biosmith.artefact import (
     to_plain,
 )
 from biosmith.errors import BiosmithError, UsageError
+from biosmith.models.checkpoint import ENGINE_FILES
 from biosmith.progress import say
 from biosmith.tasks.decoding import Chain
 from biosmith.tasks.inputs import InputTransform
 from biosmith.tasks.network import AnyTagger, EncoderTagger, TransformersEncoder, load_tagger
 from biosmith.tasks.tagging import chain_of
 
-FILES = {"openvino": "openvino.xml", "onnx": "model.onnx"}
+FILES = ENGINE_FILES
 OPSET = 20
 
 

@@ -106,7 +106,7 @@ def read(
     paths = find_files(source)
     _check_options(format, options)
     collected = Rejects() if rejects is None else rejects
-    return _read_paths(source, paths, format, collected, options, rejects is None)
+    return _read_paths(_name(source, paths), paths, format, collected, options, rejects is None)
 
 
 def find_files(source: Source | Sequence[Source]) -> list[Path]:
@@ -216,8 +216,17 @@ def _companions() -> dict[str, tuple[str, ...]]:
     return found
 
 
+def _name(source: Source | Sequence[Source], paths: Sequence[Path]) -> str:
+    """A source as messages call it."""
+    if isinstance(source, str | os.PathLike):
+        return str(source)
+    # An iterator is used up by now.
+    names = [str(each) for each in (source if isinstance(source, Sequence) else paths)]
+    return ", ".join(names[:1] + [f"and {len(names) - 1} more"] * (len(names) > 1)) or "no file"
+
+
 def _read_paths(
-    source: object,
+    source: str,
     paths: Sequence[Path],
     format: str | None,
     rejects: Rejects,
