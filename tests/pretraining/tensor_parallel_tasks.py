@@ -126,7 +126,7 @@ def go_on(devices: Devices, tokens: Path, run: Path, source: Path | None) -> Non
         if source is not None:
             shutil.copytree(source, run)
         else:
-            _prepare(RECIPE, [tokens], run, None, True, devices)
+            _prepare(RECIPE, [tokens], run, None, None, True, devices)
     devices.wait()
     recipe = read_run(run)
     train(recipe, TokenStore.open(tokens), run, _make_model(recipe, None), SETTINGS, devices)

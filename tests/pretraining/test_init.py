@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from biosmith.errors import BiosmithError, UsageError
 from biosmith.models.bert import BertConfig, PretrainingModel
 from biosmith.models.saving import save_model
 from biosmith.pretraining.config import Batch, Evaluation, Linear
+from biosmith.pretraining.growing import NewLayers
 from biosmith.pretraining.run import pretrain
 from biosmith.tokens.store import VocabularyMark, write_store
 from biosmith.tokens.vocabulary import load_vocabulary
@@ -120,3 +122,35 @@ def test_a_run_is_not_resumed_when_a_folder_without_a_manifest_holds_other_weigh
     save_file({name: tensor + 1 for name, tensor in weights.items()}, start / "model.safetensors")
     with pytest.raises(UsageError, match="which is another model than"):
         pretrain(RECIPE, tokens, tmp_path / "run", init=start, resume=True, settings=INLINE)
+
+
+@pytest.mark.parametrize("new_layers", ["stack", "identity"])
+def test_a_run_goes_on_with_more_layers_than_the_folder_has(
+    start: Path, tmp_path: Path, new_layers: NewLayers
+) -> None:
+    tokens = make_tokens(tmp_path / "tokens", load_vocabulary(start).mark)
+    out = tmp_path / "run"
+    call = partial(pretrain, RECIPE, tokens, out, init=start, settings=INLINE)
+    call(layers=5, new_layers=new_layers)
+    assert json.loads((out / "config.json").read_text())["model"]["layers"] == 5
+    assert load_manifest(out, "run").counts["new_layers"] == new_layers
+    before = load_file(start / "model.safetensors")
+    after = load_file(out / "checkpoints" / "step-2" / "model.safetensors")
+    source = 3 % 2 if new_layers == "stack" else 1
+    name = "attention.output.dense.weight"
+    wanted = before[f"bert.encoder.layer.{source}.{name}"] * (new_layers == "stack")
+    assert (after["encoder.layers.3.attention.output.weight"] - wanted).abs().max() < 0.01
+    call(layers=5, new_layers=new_layers, resume=True)
+    with pytest.raises(UsageError, match="layers"):
+        call(resume=True)
+    with pytest.raises(UsageError, match=f"was begun with new layers '{new_layers}'"):
+        call(layers=5, new_layers="stack" if new_layers == "identity" else "identity", resume=True)
+
+
+def test_layers_need_a_model_to_go_on_from_with_fewer(start: Path, tmp_path: Path) -> None:
+    tokens = make_tokens(tmp_path / "tokens", load_vocabulary(start).mark)
+    with pytest.raises(UsageError, match="name it with --init"):
+        pretrain(RECIPE, tokens, tmp_path / "run", layers=4, settings=INLINE)
+    with pytest.raises(UsageError, match="a model of 2 layers cannot grow to 2"):
+        pretrain(RECIPE, tokens, tmp_path / "run", init=start, layers=2, settings=INLINE)
+    assert not (tmp_path / "run").exists()

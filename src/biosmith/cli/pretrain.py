@@ -22,6 +22,8 @@ def pretrain(
     profile: Profile = "faithful",
     init: Path | None = None,
     init_decoder: Path | None = None,
+    layers: int | None = None,
+    new_layers: Literal["identity", "stack"] = "identity",
     override: tuple[str, ...] = (),
     resume: bool = False,
     workers: int | None = None,
@@ -57,6 +59,9 @@ def pretrain(
             that both have keep their vectors, and new ones begin at the mean of their old pieces.
         init_decoder: the GPT-2 folder that the decoder of a latent-variable model starts from; its tokens are what
             `biosmith sentences` made.
+        layers: with --init, go on with so many layers, more than the model has (BERT only).
+        new_layers: how the new ones begin: "identity" puts layers on top that at first change next to nothing, "stack"
+            repeats the model's layers in their order.
         override: key.path=value, as often as needed: steps, batch_tokens, learning_rate, seed, checkpoint_every,
             log_every, or any path that `biosmith recipes NAME` shows.
         resume: go on from the last checkpoint, exactly; begins the run if there is none.
@@ -89,6 +94,8 @@ def pretrain(
         track=track,
     )
     if recipe in VAE_RECIPES:
+        if layers is not None:
+            raise UsageError(f"--layers is for encoders alone, not for {recipe}")
         return _pretrain_vae(recipe, profile, override, tokens, out, init, init_decoder, resume, settings)
     if init_decoder is not None:
         raise UsageError(f"--init-decoder is for {', '.join(VAE_RECIPES)}; {recipe} has no decoder")
@@ -97,6 +104,8 @@ def pretrain(
         tokens,
         out,
         init=init,
+        layers=layers,
+        new_layers=new_layers,
         resume=resume,
         settings=settings,
     )

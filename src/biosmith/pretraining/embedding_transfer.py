@@ -131,20 +131,20 @@ def transferred(old: Tensor, fresh: Tensor, sources: Sequence[tuple[int, ...]]) 
 
 
 def take_over(
-    model: PretrainingModel, loaded: PretrainingModel, init: Path, vocabulary: Path | None
+    model: PretrainingModel, loaded: Mapping[str, Tensor], init: Path, vocabulary: Path | None
 ) -> Transfer | None:
     """Put the weights of a loaded model into a fresh one, which may have another vocabulary, or other padding.
 
     Args:
         model: fresh, for the vocabulary of the run's tokens.
-        loaded: read from `init`; parts that it lacks stay fresh.
+        loaded: weights read from `init`; parts that it lacks stay fresh.
         init: its folder, with its tokenizer.
         vocabulary: folder of the vocabulary of the run's tokens; None where it is known to be the same.
 
     Returns:
         What was transferred; None where the vocabulary is the same.
     """
-    state = dict(loaded.state_dict())
+    state = dict(loaded)
     fresh = model.state_dict()
     transfer = None
     if vocabulary is not None:

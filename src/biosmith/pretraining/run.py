@@ -40,6 +40,7 @@ from biosmith.pretraining.checkpoints import list_checkpoints
 from biosmith.pretraining.config import Recipe, recipe_from_plain
 from biosmith.pretraining.electra_run import make_electra
 from biosmith.pretraining.embedding_transfer import take_over
+from biosmith.pretraining.growing import Growth, NewLayers, deepened, grown
 from biosmith.pretraining.mixing import MixedStores
 from biosmith.pretraining.parallel import Devices, joined
 from biosmith.pretraining.preparing import (
@@ -106,6 +107,8 @@ def pretrain(
     out: Path,
     *,
     init: Path | None = None,
+    layers: int | None = None,
+    new_layers: NewLayers = "identity",
     resume: bool = False,
     settings: Settings | None = None,
 ) -> Outcome:
@@ -117,12 +120,15 @@ def pretrain(
         out: the run's folder; new, or that of the run to resume.
         init: a Hugging Face folder to go on from (continued pretraining); its architecture replaces the recipe's. If
             the tokens are of another vocabulary, its word embedding is brought to that (`embedding_transfer`).
+        layers: with `init`, give its architecture so many layers, more than it has.
+        new_layers: how they begin (`growing`).
         resume: go on from the last checkpoint, or begin if there is none yet.
         settings: device, workers, compilation.
 
     Raises:
         UsageError: the folder exists and `resume` is not set, or its run was begun with another recipe, other tokens
             or another model to start from; the differing keys are named. Another process trains into the folder.
+            `layers` without `init`, or for a model that cannot be given so many.
         BadInput: a shard or a checkpoint is missing or damaged. Digests of shards are compared beside the training.
         BiosmithError: the tokens belong to another vocabulary than `init`, which is nowhere to be found; the loss is
             not finite; memory is short.
@@ -131,17 +137,20 @@ def pretrain(
 
     settings = settings or Settings()
     folders = [tokens] if isinstance(tokens, Path) else list(tokens)
+    if layers is not None and init is None:
+        raise UsageError("layers are added to a model to go on from; name it with --init")
+    growth = None if layers is None else Growth(layers, new_layers)
     find_trackers(settings.track)  # an unknown one is named before anything is written
     with (
         joined(choose_device(settings.device), settings.parallel, settings.tensor_parallel) as devices,
         held(out, devices),
     ):
         if devices.first:
-            _prepare(recipe, folders, out, init, resume, devices)
+            _prepare(recipe, folders, out, init, growth, resume, devices)
         devices.wait()
         recipe, source = read_run(out), _open(folders, recipe)
         require_shareable(recipe, devices.replicas, devices.tensor)
-        model = _make_model(recipe, init if not list_checkpoints(out) else None, out / TOKENIZER)
+        model = _make_model(recipe, init if not list_checkpoints(out) else None, out / TOKENIZER, growth)
         verification = Verification(folders)
         outcome = train(recipe, source, out, model.to(devices.device), settings, devices, verification.check)
         if not outcome.stopped:
@@ -199,19 +208,27 @@ def _open(folders: Sequence[Path], recipe: Recipe) -> TokenSource:
 
 
 def _prepare(
-    recipe: Recipe, tokens: Sequence[Path], out: Path, init: Path | None, resume: bool, devices: Devices
+    recipe: Recipe,
+    tokens: Sequence[Path],
+    out: Path,
+    init: Path | None,
+    growth: Growth | None,
+    resume: bool,
+    devices: Devices,
 ) -> None:
     """Check the call, and make the run's folder if it is a new one."""
     begun = is_begun(out, resume)
     store, source = TokenStore.open(tokens[0]), _open(tokens, recipe)
     if init is not None:
         recipe = _adopt_architecture(recipe, init, store)
+    if growth is not None:
+        recipe = dataclasses.replace(recipe, model=deepened(recipe.model, growth))
     if begun:
-        _require_same(recipe, tokens, init, out)
+        _require_same(recipe, tokens, init, growth, out)
         return
     recipe = settle(recipe, source, devices.device, devices.replicas, devices.tensor)
     make_batch_makers(recipe, source)  # what the tokens cannot give is named before anything is written
-    _begin(recipe, store, tokens, out, init)
+    _begin(recipe, store, tokens, out, init, growth)
 
 
 def is_begun(out: Path, resume: bool) -> bool:
@@ -231,7 +248,14 @@ def is_begun(out: Path, resume: bool) -> bool:
     return False
 
 
-def _begin(recipe: Recipe, store: TokenStore, tokens: Sequence[Path], out: Path, init: Path | None) -> None:
+def _begin(
+    recipe: Recipe,
+    store: TokenStore,
+    tokens: Sequence[Path],
+    out: Path,
+    init: Path | None,
+    growth: Growth | None,
+) -> None:
     """Write what a run has before its first step; `config.json` comes last and makes it a run."""
     out.mkdir(parents=True, exist_ok=True)
     _copy_tokenizer(store, out)
@@ -241,7 +265,7 @@ def _begin(recipe: Recipe, store: TokenStore, tokens: Sequence[Path], out: Path,
         config=to_plain(recipe),
         seed=recipe.seed,
         inputs=inputs,
-        counts={"vocabulary_digest": store.vocabulary.digest},
+        counts={"vocabulary_digest": store.vocabulary.digest, **_growth_counts(growth)},
     ).save(out)
     write_json(out / CONFIG, recipe)
 
@@ -275,9 +299,16 @@ def read_config(out: Path) -> Any:
         raise BadInput(path, f"is not JSON: {error}") from error
 
 
-def _require_same(wanted: Recipe, tokens: Sequence[Path], init: Path | None, out: Path) -> None:
-    """Raise `UsageError` unless a run was begun with this recipe, these tokens, and `init` or none."""
-    inputs = load_manifest(out, "run").inputs
+def _growth_counts(growth: Growth | None) -> dict[str, Any]:
+    return {} if growth is None else {"new_layers": growth.new_layers}
+
+
+def _require_same(
+    wanted: Recipe, tokens: Sequence[Path], init: Path | None, growth: Growth | None, out: Path
+) -> None:
+    """Raise `UsageError` unless a run was begun with this recipe, these tokens, `init` or none, grown alike."""
+    manifest = load_manifest(out, "run")
+    inputs = manifest.inputs
     begun_from = next((i["path"] for i in inputs if i.get("kind") != "tokens"), None)
     if (init is None) != (begun_from is None):
         raise UsageError(f"{out} was begun {f'with --init {begun_from}' if begun_from else 'without --init'}")
@@ -291,6 +322,9 @@ def _require_same(wanted: Recipe, tokens: Sequence[Path], init: Path | None, out
         )
     if init is not None and _digests([describe_input(init)]) != _digests(inputs[len(begun) :]):
         raise UsageError(f"{out} was begun with --init {begun_from}, which is another model than {init}")
+    new_layers = manifest.counts.get("new_layers")
+    if growth is not None and growth.new_layers != new_layers:
+        raise UsageError(f"{out} was begun with new layers {new_layers!r}, not {growth.new_layers!r}")
 
 
 def _digests(inputs: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -326,7 +360,9 @@ def _require_vocabulary(init: Path, rows: int, store: TokenStore) -> None:
         )
 
 
-def _make_model(recipe: Recipe, init: Path | None, vocabulary: Path | None = None) -> Trainable:
+def _make_model(
+    recipe: Recipe, init: Path | None, vocabulary: Path | None = None, growth: Growth | None = None
+) -> Trainable:
     """A fresh model, initialised from the run's seed, or the one to go on from; `vocabulary` is the tokens' own."""
     torch.manual_seed(derive_key(recipe.seed, "initialise"))
     pairs = recipe.pair_objective is not None
@@ -343,7 +379,10 @@ def _make_model(recipe: Recipe, init: Path | None, vocabulary: Path | None = Non
         return make_electra(recipe, init)
     loaded, _ = load_pretraining_model(init, next_sentence=pairs, dtype=torch.float32)
     model = PretrainingModel(recipe.model, next_sentence=pairs)
-    take_over(model, loaded, init, vocabulary if vocabulary is not None and vocabulary.is_dir() else None)
+    state = loaded.state_dict()
+    if growth is not None:
+        state = grown(state, growth)
+    take_over(model, state, init, vocabulary if vocabulary is not None and vocabulary.is_dir() else None)
     return model
 
 
