@@ -17,7 +17,7 @@ FEATURES = {
     "avx512f": "float32 at full width",
     "avx512_vnni": "int8 engines at full speed",
     "avx_vnni": "int8 engines at full speed",
-    "avx512_bf16": "bfloat16 in hardware",
+    "avx512_bf16": "bfloat16 in hardware (on Intel no faster than float32)",
     "amx_bf16": "bfloat16 matrix units",
     "amx_int8": "int8 matrix units",
     "asimddp": "int8 engines at full speed (ARM)",

@@ -28,6 +28,7 @@ from biosmith.annotate.tuned import read_tuned
 from biosmith.artefact import load_manifest
 from biosmith.cli import main
 from biosmith.errors import BadInput, BiosmithError, UsageError
+from biosmith.machine import Processor
 from biosmith.models.modern import ModernConfig, ModernEncoder
 from biosmith.tasks.labels import read_spans
 from biosmith.tasks.metrics.entities import score_spans
@@ -160,6 +161,21 @@ def test_a_converted_network_scores_as_torch_does(tagger_folder: Path, engine: s
     (expected,), (found,) = torch_nlp.score(prepared), nlp.score(nlp.prepare(documents()))
     assert np.abs(found - expected).max() < 1e-4
     assert spans(nlp) == spans(torch_nlp)
+
+
+@pytest.mark.parametrize("engine", CPU_ENGINES)
+def test_a_conversion_is_not_taken_for_a_folder_whose_tokenizer_was_changed(
+    tagger_folder: Path, engine: str, tmp_path: Path
+) -> None:
+    pytest.importorskip(engines.ENGINES[engine][0])
+    folder = Path(shutil.copytree(tagger_folder, tmp_path / "tagger"))
+    biosmith.load(folder, engine=engine)
+    written = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    pieces = written["model"]["vocab"]
+    pieces["heparin"] = len(pieces) + 100  # a piece that the model has no row for
+    (folder / "tokenizer.json").write_text(json.dumps(written), encoding="utf-8")
+    with pytest.raises(UsageError, match="they belong to different models"):
+        biosmith.load(folder, engine=engine)
 
 
 @pytest.mark.parametrize("engine", CPU_ENGINES)
@@ -368,6 +384,24 @@ def test_auto_says_why(tagger_folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         # int8 is recommended where the processor gains by it.
         assert choice.engine == "torch" and ("quantize" in choice.reason) == fast
     assert choose_engine(tuned, Settings("torch")).reason == "asked for"
+
+
+@pytest.mark.parametrize(
+    ("model", "features", "is_fast"),
+    [
+        ("AMD EPYC 9654 96-Core Processor", ("avx512f", "avx512_bf16"), True),
+        ("Intel(R) Xeon(R) Processor", ("avx512f", "avx512_bf16"), False),
+        ("Intel(R) Xeon(R) Processor", ("avx512f", "avx512_bf16", "amx_bf16"), True),
+        ("Intel(R) Xeon(R) Platinum 8168 CPU", ("avx512f",), False),
+        ("Neoverse-V1", ("asimddp", "bf16"), True),
+        ("", (), False),
+    ],
+)
+def test_bfloat16_is_taken_where_it_is_faster_than_float32(
+    model: str, features: tuple[str, ...], is_fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "processor", lambda: Processor(model, 2, features))
+    assert engines.has_fast_bfloat16() is is_fast
 
 
 def test_a_missing_engine_names_the_extra(tagger_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

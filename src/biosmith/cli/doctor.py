@@ -100,13 +100,13 @@ def _measure_devices(cards: list[Any]) -> tuple[dict[str, int], list[str]]:
 
 def _engines() -> dict[str, dict[str, Any]]:
     """Which engines of `annotate` are there, and what this processor makes of them."""
-    from biosmith.annotate.engines import ENGINES, has_bfloat16, has_int8_dot_products, is_installed
+    from biosmith.annotate.engines import ENGINES, has_fast_bfloat16, has_int8_dot_products, is_installed
 
     return {
         name: {
             "installed": is_installed(name),
             "int8_at_full_speed": name != "torch" and has_int8_dot_products(),
-            "bfloat16": name != "onnx" and has_bfloat16(),
+            "bfloat16": name != "onnx" and has_fast_bfloat16(),
         }
         for name in ENGINES
     }
@@ -149,7 +149,7 @@ def _measure_encoder(device: str) -> float:
 
 
 def _hardware(name: str, engine: dict[str, Any]) -> str:
-    has = ["bfloat16 in hardware"] if engine["bfloat16"] else []
+    has = ["bfloat16 at full speed"] if engine["bfloat16"] else []
     if name != "torch":
         has.append(
             "int8 at full speed" if engine["int8_at_full_speed"] else "int8 without dot products: little gain"

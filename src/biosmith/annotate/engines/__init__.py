@@ -128,9 +128,13 @@ def has_int8_dot_products() -> bool:
     return bool({"avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"} & set(processor().features))
 
 
-def has_bfloat16() -> bool:
-    """Whether the processor multiplies bfloat16 in hardware."""
-    return bool({"avx512_bf16", "amx_bf16", "bf16"} & set(processor().features))
+def has_fast_bfloat16() -> bool:
+    """Whether the processor multiplies bfloat16 faster than float32."""
+    here = processor()
+    if "avx512_bf16" in here.features and "Intel" not in here.model:
+        return True
+    # Intel's AVX-512 does a bfloat16 product on one port and float32 on two: without AMX nothing is won.
+    return bool({"amx_bf16", "bf16"} & set(here.features))
 
 
 def open_readers(folders: dict[str, Path], settings: Settings) -> list[Reader]:

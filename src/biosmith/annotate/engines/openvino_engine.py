@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import openvino
 
-from biosmith.annotate.engines import Choice, Reader, Settings, has_bfloat16, stacked_heads
+from biosmith.annotate.engines import Choice, Reader, Settings, has_fast_bfloat16, stacked_heads
 from biosmith.annotate.engines.cache import cache_folder
 from biosmith.annotate.engines.signal_stack import kept_signal_stack
 from biosmith.annotate.pieces import PieceCutter
@@ -79,7 +79,7 @@ def open_openvino(group: dict[str, TunedTagger], choice: Choice, settings: Setti
     assert first.network is not None
     precision = settings.precision
     if precision == "auto":
-        precision = "bfloat16" if has_bfloat16() else "float32"
+        precision = "bfloat16" if has_fast_bfloat16() else "float32"
     heads = stacked_heads(group)
     beside = "" if first.network.precision == "float32" else f"{first.network.precision} with "
     engine = OpenVinoEngine(

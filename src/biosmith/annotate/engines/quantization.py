@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from biosmith.annotate.engines import (
     Choice,
     Settings,
-    has_bfloat16,
+    has_fast_bfloat16,
     has_int8_dot_products,
     is_installed,
     require_engine,
@@ -343,7 +343,7 @@ def open_engine(engine: str, folder: Path, outputs: int, longest: int) -> Engine
 
         from biosmith.annotate.engines.openvino_engine import OpenVinoEngine
 
-        hint = "bf16" if has_bfloat16() else "f32"
+        hint = "bf16" if has_fast_bfloat16() else "f32"
         # Read, not handed over as a path: what it compiles to is not worth keeping yet.
         model = openvino.Core().read_model(folder / FILES[engine])
         return OpenVinoEngine(model, outputs, longest, hint=hint, threads=usable_cores())

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from biosmith.annotate.engines import Choice, Reader, Settings, has_bfloat16, stacked_heads
+from biosmith.annotate.engines import Choice, Reader, Settings, has_fast_bfloat16, stacked_heads
 from biosmith.annotate.pieces import PieceCutter
 from biosmith.annotate.sequences import Places, Scores, Sequences, ragged
 from biosmith.annotate.tuned import TunedTagger
@@ -127,4 +127,4 @@ def _precision(device: torch.device, settings: Settings) -> str:
         return settings.precision
     if device.type == "cuda":
         return "float16"
-    return "bfloat16" if device.type == "cpu" and has_bfloat16() else "float32"
+    return "bfloat16" if device.type == "cpu" and has_fast_bfloat16() else "float32"
