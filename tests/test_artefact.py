@@ -8,9 +8,18 @@ from typing import Any
 
 import pytest
 
-from biosmith.artefact import MANIFEST, Manifest, is_artefact, load_manifest
+from biosmith.artefact import (
+    MANIFEST,
+    Manifest,
+    folder_by_rename,
+    is_artefact,
+    load_manifest,
+    require_new_folder,
+    require_writable,
+    write_by_rename,
+)
 from biosmith.cli import main
-from biosmith.errors import BadInput
+from biosmith.errors import BadInput, UsageError
 
 ENTRY = {"path": "raw.xml", "kind": "file", "bytes": 6, "digest": "0" * 64}
 SOUND: dict[str, Any] = {
@@ -97,3 +106,31 @@ def test_what_is_no_manifest_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text(content, encoding="utf-8")
     with pytest.raises(BadInput, match="is not a biosmith manifest"):
         load_manifest(tmp_path)
+
+
+def test_errors_of_the_system_name_what_the_user_gave(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError) as caught, write_by_rename(tmp_path / "folder"):
+        raise AssertionError("nothing is written for a name that is taken")
+    assert caught.value.filename == str(tmp_path / "folder")
+    with pytest.raises(FileNotFoundError) as missing, write_by_rename(tmp_path / "file"):
+        pass  # nothing was written
+    assert missing.value.filename == str(tmp_path / "file")
+    with pytest.raises(FileNotFoundError) as inside, folder_by_rename(tmp_path / "new") as temporary:
+        (temporary / "part" / "a.txt").write_text("")
+    assert inside.value.filename == str(tmp_path / "new" / "part" / "a.txt")
+    with pytest.raises(FileNotFoundError) as other, write_by_rename(tmp_path / "file"):
+        (tmp_path / "absent").read_text(encoding="utf-8")
+    assert other.value.filename == str(tmp_path / "absent")  # not of what is written: left as it is
+
+
+def test_outputs_that_cannot_be_made_are_known_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "out", tmp_path / "file" / "below" / "out"):
+        for require in (require_writable, require_new_folder):
+            with pytest.raises(UsageError, match=rf"out cannot be written: {tmp_path / 'file'} is no folder"):
+                require(path)
+    with pytest.raises(UsageError, match="it is a folder, a file is expected"):
+        require_writable(tmp_path)
+    for require in (require_writable, require_new_folder):
+        require(tmp_path / "a" / "b" / "out")

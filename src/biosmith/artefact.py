@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import json
 import os
@@ -223,14 +224,20 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextlib.contextmanager
 def write_by_rename(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success it is synced and renamed, on failure removed."""
+    """Yield a temporary path beside `path`; on success it is synced and renamed, on failure removed.
+
+    Errors of the system name `path`, which the user knows.
+    """
+    if path.is_dir():  # the renaming would say so, but only when all is written
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        yield temporary
-        with temporary.open("rb") as stream:
-            os.fsync(stream.fileno())
-        temporary.replace(path)
+        with _naming(path):
+            yield temporary
+            with temporary.open("rb") as stream:
+                os.fsync(stream.fileno())
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -240,22 +247,56 @@ def folder_by_rename(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `path`, renamed to it on success and removed on failure.
 
     Raises:
-        UsageError: `path` exists and is not an empty folder.
+        UsageError: `path` exists and is not an empty folder, or cannot be made.
     """
     require_new_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    with _naming(path):
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
-        yield temporary
-        temporary.chmod(0o755)
-        if path.is_dir():
-            path.rmdir()
-        temporary.replace(path)
+        with _naming(path):
+            yield temporary
+            temporary.chmod(0o755)
+            if path.is_dir():
+                path.rmdir()
+            temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Errors of the system that name a temporary file or folder of `path`, or what lies in one, name `path` instead."""
+    try:
+        yield
+    except OSError as error:
+        if not isinstance(error.filename, str | os.PathLike):
+            raise
+        named = Path(error.filename)
+        for place in (named, *named.parents):
+            if place.name.startswith(f".{path.name}.") and place.name.endswith(".tmp"):
+                raise OSError(error.errno, error.strerror, str(path / named.relative_to(place))) from error
+        raise
+
+
 def require_new_folder(path: Path) -> None:
-    """Raise `UsageError` if the output folder holds something already."""
+    """Raise `UsageError` if the output folder holds something already, or could not be made."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"{path} exists already; choose another --out, or remove it")
+    _require_place(path)
+
+
+def require_writable(path: Path) -> None:
+    """Raise `UsageError` if a file could not be written there, so that it is known before the work and not after it."""
+    if path.is_dir():
+        raise UsageError(f"{path} cannot be written: it is a folder, a file is expected")
+    _require_place(path)
+
+
+def _require_place(path: Path) -> None:
+    """Raise `UsageError` if the folder of an output neither is there to be written to nor could be made."""
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir():
+        raise UsageError(f"{path} cannot be written: {folder} is no folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"{path} cannot be written: no permission to write to {folder}")

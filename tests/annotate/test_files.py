@@ -100,6 +100,7 @@ def test_a_document_that_breaks_the_writer_is_listed_and_the_rest_is_written(
     ("change", "message"),
     [
         ({"out": "in.jsonl"}, "exists already"),
+        ({"out": "in.jsonl/out.jsonl"}, "cannot be written: .*in.jsonl is no folder"),
         ({"out": "out.xyz"}, "no format is written to this suffix"),
         ({"source": "absent.jsonl"}, "does not exist"),
         ({"model": "absent"}, "does not exist"),

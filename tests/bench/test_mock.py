@@ -128,3 +128,23 @@ def test_wrong_calls_say_what_is_valid(
     assert main([*run, "glue"]) == 2
     assert main([*run, "mock", "--seeds", "0"]) == 2
     assert main([*run, "mock", "--jobs", "0"]) == 2
+
+
+def test_an_unknown_task_is_told_the_datasets_of_the_suite(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = [
+        "bench",
+        "run",
+        "--suite",
+        "mock",
+        "--tasks",
+        "nope",
+        "--model",
+        str(tiny),
+        "--out",
+        str(tmp_path / "x"),
+    ]
+    assert main(call) == 2
+    said = capsys.readouterr().err
+    assert f"nope is not in suite mock; valid: {', '.join(MOCK)}" in " ".join(said.split())

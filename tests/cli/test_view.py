@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from biosmith.cli import main
-from biosmith.errors import DONE, SET_ASIDE, WRONG_CALL
+from biosmith.errors import DONE, FAILED, SET_ASIDE, WRONG_CALL
 
 GOLD = "1|t|Aspirin and pain.\n1|a|\n1\t0\t7\tAspirin\tChemical\tD1\n1\t12\t16\tpain\tDisease\tD2\n\n"
 
@@ -65,3 +65,19 @@ def test_a_page_that_exists_is_not_overwritten(folder: Path, capsys: pytest.Capt
     code, data = call(capsys, folder / "gold.pubtator", "--out", folder / "x.html")
     assert code == WRONG_CALL
     assert "exists already" in str(data["error"])
+
+
+def test_a_file_without_documents_makes_no_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # `annotate` of such a file fails, too; an empty page would say that all went well.
+    (folder / "none.jsonl").write_text('{"text": 5}\n', encoding="utf-8")
+    code, data = call(capsys, folder / "none.jsonl", "--out", folder / "x.html")
+    assert code == FAILED and "none.jsonl" in str(data["error"])
+    assert not (folder / "x.html").exists()
+
+
+def test_a_page_that_cannot_be_written_is_a_wrong_call(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = folder / "gold.pubtator" / "x.html"
+    code, data = call(capsys, folder / "gold.pubtator", "--out", out)
+    assert code == WRONG_CALL and f"{out} cannot be written" in str(data["error"])

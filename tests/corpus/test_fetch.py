@@ -373,6 +373,12 @@ def test_wrong_calls_name_what_is_valid(tmp_path: Path) -> None:
         fetch("pubmed", [1], tmp_path, at_once=20)
     with pytest.raises(UsageError, match="valid: http"):
         fetch("pubmed", [1], tmp_path, base_url="ftp://somewhere/")
+    # Before the server is asked, which would be a failure here, not a wrong call.
+    nowhere = "http://127.0.0.1:9/"
+    with pytest.raises(UsageError, match="begin with 0; those of pubmed begin with 1"):
+        fetch("pubmed", [0, 1], tmp_path, base_url=nowhere, patience=FAST)
+    with pytest.raises(UsageError, match="are none"):
+        fetch("pubmed", [], tmp_path, base_url=nowhere, patience=FAST)
 
 
 @pytest.mark.parametrize(("text", "numbers"), [("7", [7]), ("1-3", [1, 2, 3]), ("5, 1-2,2", [1, 2, 5])])

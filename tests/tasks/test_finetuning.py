@@ -637,3 +637,62 @@ def test_a_relation_of_one_mention_is_set_aside(tmp_path: Path) -> None:
     (one,) = OwnData(tmp_path, "relation").load("train", rejects)
     assert len(one.entities) == 2
     assert rejects.items[0]["reason"] == "two entities are expected, not 1"
+
+
+TAGGED = "Gout\tB-Disease\nis\tO\nrare\tO\n\nNo\tO\ngout\tB-Disease\n\n"
+
+
+@pytest.mark.parametrize("kind", ["documents", "classification", "relation"])
+def test_tagged_words_are_no_texts_with_labels(tmp_path: Path, kind: str) -> None:
+    write(tmp_path / "train.tsv", TAGGED)
+    with pytest.raises(UsageError, match=r"train\.tsv holds words with tags, .*`finetune ner`"):
+        read(kind, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TAGGED.replace("\n\n", "\n"),  # no blocks
+        TAGGED.replace("B-Disease", "Disease"),  # labels that are no tags
+        TAGGED.replace("O\n", "S-phase\n"),  # nothing outside
+        TAGGED.replace("Gout", "Gout is rare"),  # a text
+    ],
+)
+def test_short_texts_with_labels_like_tags_are_read(tmp_path: Path, content: str) -> None:
+    write(tmp_path / "train.tsv", content)
+    assert len(read("classification", tmp_path)) == 5
+
+
+def test_a_csv_has_commas_or_tabs(tmp_path: Path) -> None:
+    write(tmp_path / "train.csv", 'text,label\n"Gout, ""rare""\nand old",yes\n\nanemia,no\n')
+    first, second = read("classification", tmp_path)
+    assert (first.text, first.label, first.line) == ('Gout, "rare"\nand old', "yes", 2)
+    assert (second.text, second.label, second.line) == ("anemia", "no", 5)
+    write(tmp_path / "dev.csv", "Gout, rare\tyes\n")
+    assert [(i.text, i.label) for i in read("classification", tmp_path, "dev")] == [("Gout, rare", "yes")]
+    write(tmp_path / "test.csv", "Gout;yes\n")
+    with pytest.raises(BadInput, match=r"line 1: has one column; .* tabs between them, or commas in a \.csv"):
+        read("classification", tmp_path, "test")
+    write(tmp_path / "test.csv", 'gout,yes\n"anemia,no\n')
+    with pytest.raises(BadInput, match=r"test\.csv, line 2: is not CSV"):
+        read("classification", tmp_path, "test")
+    write(tmp_path / "train.tsv", "aspirin\tyes\n")  # what was read before a .csv was
+    assert [i.text for i in read("classification", tmp_path)] == ["aspirin"]
+
+
+def test_predictions_that_cannot_be_written_are_refused_before_the_work(
+    tiny_model: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "train.tsv", "gout\tyes\nrare\tno\n")
+    source = OwnData(tmp_path / "train.tsv", "classification")
+    tuned = fit_source(source, tiny_model, SequenceSettings(epochs=1, device="cpu"))[0]
+    tuned.save(tmp_path / "out", Manifest("tuned"))
+
+    def work(*_: object, **__: object) -> None:
+        raise AssertionError("has begun")
+
+    monkeypatch.setattr("biosmith.tasks.finetuning.load_tuned", work)
+    for path in (tmp_path, tmp_path / "train.tsv" / "predictions.jsonl"):
+        call = ("evaluate", tmp_path / "out", "--data", tmp_path / "train.tsv", "--predictions", path)
+        code, said = command(*call)
+        assert code == 2 and f"{path} cannot be written" in said["error"]

@@ -18,7 +18,7 @@ from biosmith.tasks import fitting
 from biosmith.tasks.answer_network import load_answer_network, new_answer_network
 from biosmith.tasks.fit_sequences import settings_from
 from biosmith.tasks.inputs import InputTransform
-from biosmith.tasks.instances import Instance
+from biosmith.tasks.instances import Answer, Instance, Question
 from biosmith.tasks.metrics.classification import accuracy
 from biosmith.tasks.metrics.entities import score_tags
 from biosmith.tasks.metrics.similarity import pearson
@@ -537,3 +537,24 @@ def test_a_file_of_another_form_is_named(
     (folder / name).write_text(content, encoding="utf-8")
     with pytest.raises((BadInput, UsageError), match=message):
         fitting.load_tuned(folder, "cpu")
+
+
+@pytest.mark.parametrize("kind", ["classification", "squad"])
+def test_a_model_that_is_given_other_values_says_what_it_takes(kind: str, tiny_model: Path) -> None:
+    train: list[Any] = classes(4)
+    if kind == "squad":
+        train = [Question("1", "what", "gout", (Answer("gout", 0),))]
+    tuned = fitting.fit(kind, tiny_model, train, None, fitting.settings_of(kind)(device="cpu", epochs=1))
+    name = type(train[0]).__name__
+    for wrong, given in (([["gout"]], "not of list"), ("gout", "not of str"), (None, "in a list")):
+        with pytest.raises(UsageError, match=f"{kind} takes instances of {name}, {given}"):
+            tuned.predict(wrong)  # type: ignore[arg-type]
+
+
+def test_a_tagger_that_is_given_bare_words_says_what_it_takes(tiny_model: Path) -> None:
+    train = [TaggedSentence(("gout", "is"), ("B-D", "O"), "here", 1)]
+    tuned = fitting.fit("tagging", tiny_model, train, None, settings_for("tagging", epochs=1))
+    with pytest.raises(
+        UsageError, match=r"takes instances of TaggedSentence, not of list \(see biosmith\.tasks\.tagged\)"
+    ):
+        tuned.predict([["gout"]])

@@ -21,7 +21,7 @@ from biosmith.annotate.journal import Journal
 from biosmith.annotate.processes import annotate_here, annotate_in_processes
 from biosmith.annotate.units import Chunk, Shard, Unit, find_inputs, list_units, read_chunks
 from biosmith.annotate.work import Encoding, Options, Outcome
-from biosmith.artefact import Manifest, describe_input, digest_value, write_by_rename
+from biosmith.artefact import Manifest, describe_input, digest_value, require_writable, write_by_rename
 from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.progress import progress, say
 from biosmith.rejects import Rejects
@@ -152,6 +152,8 @@ def annotate_files(
     units = list_units(job.inputs, out, job.shard)
     if options.workers < 1:
         raise UsageError(f"workers is {options.workers}; it must be 1 or more")
+    if not out.exists():
+        require_writable(out)
     if not job.models:
         raise UsageError("no model was given")
     for model in job.models:

@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from biosmith.artefact import MANIFEST, digest_file, write_by_rename
+from biosmith.artefact import MANIFEST, digest_file, require_writable, write_by_rename
 from biosmith.bench.dataset import Mistake, data_digests
 from biosmith.bench.mock import find_task
 from biosmith.bench.results import (
@@ -92,6 +92,7 @@ def pack(results: Path, out: Path) -> dict[str, Any]:
         raise UsageError(f"{out} must end in .zip")
     if out.exists():
         raise UsageError(f"{out} exists already; choose another --out, or remove it")
+    require_writable(out)
     loaded = load_results(results)
     root = loaded.folder
     for model in loaded.models:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -217,19 +218,25 @@ def view(
         gold: the same documents with gold mentions; those that are missing on either side are counted.
         title: heading of the page.
     """
-    from biosmith.errors import UsageError
+    from biosmith.artefact import require_writable
+    from biosmith.errors import BadInput, UsageError
     from biosmith.rejects import Rejects
     from biosmith.text import formats
     from biosmith.text.formats import html
 
     if out.exists():
         raise UsageError(f"{out} exists already; choose another --out, or remove it")
+    require_writable(out)
     listed = out.with_name(f"{out.name}.rejects.jsonl")
     listed.unlink(missing_ok=True)
     with Rejects(listed) as rejects:
         documents = formats.read(file, rejects=rejects)
+        first = next(documents, None)
+        if first is None:  # as `annotate`: an empty page would look like one of texts without mentions
+            bad = rejects.items[0] if rejects.items else {"file": str(file), "reason": "holds no document"}
+            raise BadInput(bad["file"], bad["reason"])
         expected = None if gold is None else formats.read(gold, rejects=rejects)
-        page = html.write(documents, out, expected, title)
+        page = html.write(itertools.chain([first], documents), out, expected, title)
     data = {
         "documents": page.documents,
         "mentions": page.mentions,

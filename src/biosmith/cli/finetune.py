@@ -51,8 +51,8 @@ def finetune(
             similarity gives a number for a pair; answers finds the answer in a text (SQuAD, BioASQ factoid).
         model: a Hugging Face folder: those shaped like BERT, ELECTRA, ALBERT or ModernBERT run through the fast
             encoder, others through AutoModel. For answers also a tuned one (SQuAD first, then BioASQ).
-        data: a dataset's folder, or your own: train, dev or devel, and test as .tsv, .jsonl or .json (plain, .gz or
-            .xz); for ner and pico also document files (PubTator, BioC, ...) named after the splits. A tagger learns
+        data: a dataset's folder, or your own: train, dev or devel, and test as .tsv, .csv, .jsonl or .json (plain, .gz
+            or .xz); for ner and pico also document files (PubTator, BioC, ...) named after the splits. A tagger learns
             from several that mark different types of mentions: O says nothing of types that a dataset does not mark.
         out: the folder to make.
         dataset: which dataset of `biosmith data ls` the data is, where the folder's name does not say it.
@@ -136,6 +136,7 @@ def evaluate(
         predictions: a file for the predictions, which `biosmith bench score` reads.
     """
     from biosmith.annotate.tuned import is_for_engine
+    from biosmith.artefact import require_writable
     from biosmith.tasks import finetuning, ner
     from biosmith.tasks.fitting import kind_of
     from biosmith.tasks.joining import parse_names
@@ -143,6 +144,8 @@ def evaluate(
     kind = kind_of(tuned)
     if split not in ("train", "dev", "test"):
         raise UsageError(f"split {split!r} is unknown; valid: train, dev, test")
+    if predictions is not None:
+        require_writable(predictions)
     task = next(name for name, kinds in TASKS.items() if kind in kinds)
     if task in ner.KINDS:
         folder, names = _tagging_folder(task, data, dataset), parse_names(rename)

@@ -79,7 +79,7 @@ def reconstruct(
     from biosmith.generate.sentences import reconstruct as run
     from biosmith.rejects import Rejects
 
-    vae = _load(model, device)
+    vae = _load(model, device, out)
     aside = None if out is None else out.with_name(out.name + ".rejects.jsonl")
     if aside is not None:
         aside.unlink(missing_ok=True)  # of another call
@@ -130,7 +130,7 @@ def interpolate(
     from biosmith.generate.sentences import interpolate as run
     from biosmith.generate.sentences import readable
 
-    vae = _load(model, device)
+    vae = _load(model, device, out)
     texts = readable(vae, _texts(text, file))
     if len(texts) % 2:
         raise UsageError(f"an interpolation takes sentences in pairs; there are {len(texts)}")
@@ -179,7 +179,7 @@ def sample(
     from biosmith.generate.sentences import sample as run
     from biosmith.generate.sentences import variety
 
-    vae = _load(model, device)
+    vae = _load(model, device, out)
     found = run(vae, count, writing.decoding())
     rows = [{"written": item.written, "perplexity": item.perplexity} for item in found]
     _write(out, rows)
@@ -219,10 +219,14 @@ def analogy(
     return Report(_plain(data), step.written)
 
 
-def _load(model: Path, device: str) -> LoadedVae:
+def _load(model: Path, device: str, out: Path | None = None) -> LoadedVae:
+    """The model; an output that could not be written is refused first."""
+    from biosmith.artefact import require_writable
     from biosmith.models.vae_folder import load_vae
     from biosmith.tasks.training import choose_device
 
+    if out is not None:
+        require_writable(out)
     wanted = choose_device(device)
     vae = load_vae(model)
     vae.model.to(wanted)

@@ -121,7 +121,7 @@ def report(
             first of what was set aside are printed.
         limit: documents read of each path at most.
     """
-    from biosmith.artefact import write_json
+    from biosmith.artefact import require_writable, write_json
     from biosmith.progress import say
     from biosmith.rejects import REJECTS, Rejects
     from biosmith.tokens.fragmentation import TERMS, measure, read_samples, read_terms, short_names
@@ -130,6 +130,8 @@ def report(
 
     if not vocab:
         raise UsageError("give at least one vocabulary")
+    if out is not None:
+        require_writable(out / "report.json")
     loaded = [load_vocabulary(path) for path in vocab]
     listed = TERMS if terms is None else read_terms(terms)
     listing = out / REJECTS if out else None

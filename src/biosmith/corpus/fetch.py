@@ -36,12 +36,14 @@ class Collection:
         pattern: of file names; its first group is the number.
         guess: name of a file by number and two-digit year, for servers without listings; None where a name cannot
             be guessed.
+        first: the lowest number.
     """
 
     base_url: str
     folders: tuple[str, ...]
     pattern: re.Pattern[str]
     guess: str | None = None
+    first: int = 1
 
 
 COLLECTIONS = {
@@ -55,6 +57,7 @@ COLLECTIONS = {
         "https://ftp.ncbi.nlm.nih.gov/pub/pmc/oa_bulk/",
         ("oa_comm/xml/",),
         re.compile(r"oa_\w+_xml\.PMC(\d{3})xxxxxx\.baseline\.[\d-]+\.tar\.gz"),
+        first=0,
     ),
 }
 
@@ -101,6 +104,10 @@ def fetch(
     """
     if collection not in COLLECTIONS:
         raise UsageError(f"{collection!r} is not a collection; valid: {', '.join(COLLECTIONS)}")
+    lowest = COLLECTIONS[collection].first
+    if not numbers or min(numbers) < lowest:
+        given = f"begin with {min(numbers)}" if numbers else "are none"
+        raise UsageError(f"the numbers of files {given}; those of {collection} begin with {lowest}")
     if not 1 <= at_once <= MOST_AT_ONCE:
         raise UsageError(f"{at_once} downloads at once; must lie between 1 and {MOST_AT_ONCE}")
     if base_url is not None and urlsplit(base_url).scheme not in ("http", "https"):

@@ -1,9 +1,11 @@
 """A user's own data for tasks over whole texts: a folder with a file a split, as tables, JSON lines or SQuAD's JSON.
 
-Files are `train`, `dev` (or `devel`, `validation`, ...) and `test` with .tsv, .txt, .jsonl or .json, plain, .gz or .xz.
+Files are `train`, `dev` (or `devel`, `validation`, ...) and `test` with .tsv, .txt, .csv, .jsonl or .json, plain, .gz
+or .xz.
 
 - A table has a header that names its columns (`COLUMNS`), or none: text, label; id, text, label (of pairs: text, pair,
-  label); id, text, pair, label, as many as the first row has. Several labels are separated by commas.
+  label); id, text, pair, label, as many as the first row has. Columns are separated by tabs, in a .csv whose first
+  line has no tab by commas; several labels by commas.
 - JSON lines, or a JSON list in a .json file, have the same names as keys; `labels` may be a list, `entities` two lists
   of start, end and type.
 - Questions are SQuAD's JSON, or records with question, context and answers: objects with text and answer_start, or one
@@ -12,6 +14,8 @@ Files are `train`, `dev` (or `devel`, `validation`, ...) and `test` with .tsv, .
 
 from __future__ import annotations
 
+import csv
+import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +29,7 @@ from biosmith.surrogates import replace_surrogates
 from biosmith.tasks.fit_answers import gold_answers, group_keys
 from biosmith.tasks.fit_sequences import group_names
 from biosmith.tasks.instances import ENTITIES, Answer, BadRow, Entity, Instance, Label, Question
+from biosmith.tasks.labels import OUTSIDE
 from biosmith.tasks.metrics.answers import score_factoid, score_squad
 from biosmith.tasks.metrics.classification import (
     accuracy,
@@ -34,10 +39,10 @@ from biosmith.tasks.metrics.classification import (
     micro_f1,
 )
 from biosmith.tasks.metrics.similarity import pearson
-from biosmith.tasks.tagged import SPLITS
+from biosmith.tasks.tagged import SPLITS, read_conll
 from biosmith.text import files
 
-SUFFIXES = (".tsv", ".jsonl", ".json", ".txt")
+SUFFIXES = (".tsv", ".jsonl", ".json", ".txt", ".csv")
 PAIRED = ("similarity", "yesno")
 ANSWERS = ("squad", "factoid")
 # our name -> names that files use
@@ -71,15 +76,15 @@ class OwnData:
         for stem in SPLITS[split]:
             found = [path for path in self.folder.iterdir() if path.is_file() and _is_split(path, stem)]
             if found:
-                # train.tsv before train-old.tsv, whose name comes first in the alphabet
-                return [min(found, key=lambda path: (_stem(path) != stem, path.name))]
+                # train.tsv before train-old.tsv and train.csv, whose names come first in the alphabet
+                return [min(found, key=lambda path: (_stem(path) != stem, _is_csv(path), path.name))]
         return []
 
     def load(self, split: str, rejects: Rejects) -> list[Any]:
         """The instances of a split.
 
         Raises:
-            UsageError: there is no such split.
+            UsageError: there is no such split, or it holds words with tags.
             BadInput: a file cannot be read, or holds no instance.
         """
         paths = self.files(split)
@@ -89,6 +94,12 @@ class OwnData:
                 f"{self.folder} has no {split} split (found: {', '.join(there) or 'none'}); expected "
                 f"{split}.tsv, {split}.jsonl or {split}.json, or a dataset of `biosmith data ls` by --dataset"
             )
+        for path in paths:
+            if self.kind not in ANSWERS and _holds_tags(path):
+                raise UsageError(
+                    f"{path} holds words with tags, not texts with labels: take `finetune ner`, or `finetune pico` to "
+                    "score by word"
+                )
         read = read_questions if self.kind in ANSWERS else read_instances
         found: list[Any] = [i for path in paths for i in read(path, self.kind, rejects)]
         require_instances(found, paths, rejects)
@@ -114,12 +125,30 @@ def _stem(path: Path) -> str:
     return Path(files.strip_compression(path.name)).stem
 
 
+def _is_csv(path: Path) -> bool:
+    return files.strip_compression(path.name).endswith(".csv")
+
+
 def _is_split(path: Path, stem: str) -> bool:
     """Whether a file is named after a split; what lies beside one (`instances.with_entities`) is none."""
     name = files.strip_compression(path.name)
     if not name.endswith(SUFFIXES) or name.endswith(ENTITIES):
         return False
     return name.startswith(stem) and not name[len(stem) : len(stem) + 1].isalpha()
+
+
+def _holds_tags(path: Path) -> bool:
+    """Whether a table is one of tagged words: blank lines between sentences, O and other tags, and no text of several
+    words. So many sentences are looked at that some mention is among them; a table of texts ends at its first label."""
+    if files.strip_compression(path.name).endswith((".jsonl", ".json")):
+        return False
+    try:
+        sentences = list(itertools.islice(read_conll(path), 200))
+    except BadInput:
+        return False
+    tags = {tag for sentence in sentences for tag in sentence.tags}
+    has_texts = any(" " in word for sentence in sentences for word in sentence.words)
+    return len(sentences) > 1 and OUTSIDE in tags and len(tags) > 1 and not has_texts
 
 
 def read_instances(path: Path, kind: str, rejects: Rejects) -> Iterator[Instance]:
@@ -131,14 +160,16 @@ def read_instances(path: Path, kind: str, rejects: Rejects) -> Iterator[Instance
     names: Sequence[str] = ()
     said_by = "first row"
     suffix = Path(files.strip_compression(path.name)).suffix
-    for place, record in _json_list(path) or _lines(path):
+    has_commas = _is_csv(path) and _has_commas(path)
+    for place, record in _comma_rows(path) if has_commas else _json_list(path) or _lines(path):
         if isinstance(record, str) and not record.strip():
             continue
         try:
-            if suffix in (".jsonl", ".json") or (record.startswith("{") and suffix != ".tsv"):
+            is_json = suffix in (".jsonl", ".json")
+            if is_json or (not has_commas and record.startswith("{") and suffix != ".tsv"):
                 row = _named(_object(record))
             else:
-                cells = record.split("\t")
+                cells = record if has_commas else record.split("\t")
                 if place == 1 and (header := _header(cells, path)) is not None:
                     names, said_by = header, "header"
                     continue
@@ -223,6 +254,25 @@ def _lines(path: Path) -> Iterator[tuple[int | str, Any]]:
             raise BadInput(path, f"is damaged: {error}", record=f"after line {number}") from error
 
 
+def _has_commas(path: Path) -> bool:
+    """Whether a .csv is one of commas: its first line that is not blank has some, and no tab."""
+    first = next((line for _, line in _lines(path) if line.strip()), "")
+    return "," in first and "\t" not in first and not first.startswith("{")
+
+
+def _comma_rows(path: Path) -> Iterator[tuple[int | str, Any]]:
+    """The rows of a table with commas and the lines they begin at; quoted cells may hold commas and line ends."""
+    rows = csv.reader((f"{line}\n" for _, line in _lines(path)), strict=True)
+    begin = 1
+    try:
+        for cells in rows:
+            if any(cell.strip() for cell in cells):
+                yield begin, cells
+            begin = rows.line_num + 1
+    except csv.Error as error:
+        raise BadInput(path, f"is not CSV: {error}", record=f"line {begin}") from error
+
+
 def _object(record: Any) -> dict[str, Any]:
     try:
         value = _read_json(record) if isinstance(record, str) else record
@@ -280,8 +330,10 @@ def _places(cells: Sequence[str], kind: str) -> tuple[str, ...]:
         4: ("id", "text", "pair", "label"),
     }
     if len(cells) not in layouts:
+        columns = f"{len(cells)} columns" if len(cells) > 1 else "one column"
         raise BadRow(
-            f"has {len(cells)} columns; without a header 2, 3 or 4 are expected (id, text, pair, label)"
+            f"has {columns}; without a header 2, 3 or 4 are expected (id, text, pair, label), with tabs between them, "
+            "or commas in a .csv"
         )
     return layouts[len(cells)]
 

@@ -15,7 +15,7 @@ from biosmith.artefact import Manifest
 from biosmith.tasks.answer_network import AnyAnswers, load_answer_network, new_answer_network
 from biosmith.tasks.answers import Candidate, best_answers, make_windows, spans_of_window
 from biosmith.tasks.fit_sequences import settings_from
-from biosmith.tasks.fitting import Predictions, Score
+from biosmith.tasks.fitting import Predictions, Score, require_instances_of
 from biosmith.tasks.inputs import InputTransform
 from biosmith.tasks.instances import Question
 from biosmith.tasks.layers import prepare_layers
@@ -79,6 +79,7 @@ class TunedAnswers:
 
     def predict(self, instances: Sequence[Question]) -> Predictions:
         """See `Tuned`; contexts are read whole, in windows, and only questions can be truncated."""
+        require_instances_of(self.kind, instances)
         answered, truncated = self.answer(instances)
         if self.kind == "factoid":
             return Predictions(self._lists(instances, answered), truncated)

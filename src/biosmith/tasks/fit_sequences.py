@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from biosmith.artefact import MANIFEST, Manifest, load_manifest
 from biosmith.errors import BadInput, UsageError
 from biosmith.tasks.batches import length_order, pack
-from biosmith.tasks.fitting import Predictions, Score, settings_of
+from biosmith.tasks.fitting import Predictions, Score, require_instances_of, settings_of
 from biosmith.tasks.folders import read_labels
 from biosmith.tasks.inputs import Example, InputTransform
 from biosmith.tasks.instances import Instance
@@ -96,6 +96,7 @@ class TunedSequences:
 
     def predict(self, instances: Sequence[Instance]) -> Predictions:
         """See `Tuned`."""
+        require_instances_of(self.kind, instances)
         made = self.examples(instances)
         return Predictions(self._values(self.scores(made.examples)), sum(made.truncated))
 

@@ -11,7 +11,7 @@ import torch
 
 from biosmith.artefact import MANIFEST, Manifest, load_manifest
 from biosmith.errors import UsageError
-from biosmith.tasks.fitting import Predictions, Score
+from biosmith.tasks.fitting import Predictions, Score, require_instances_of
 from biosmith.tasks.inputs import InputTransform
 from biosmith.tasks.joining import marked_types, right_answers, unmarked_sets
 from biosmith.tasks.labels import LabelSet, read_spans, write_tags
@@ -62,6 +62,7 @@ class TunedTagger:
 
     def predict(self, instances: Sequence[TaggedSentence]) -> Predictions:
         """See `Tuned`: BIO tags, whatever the scheme of the model; words that were not read are O."""
+        require_instances_of(self.kind, instances)
         tagged = self.tagger.tag([s.words for s in instances], on_long="truncate")
         tags = [write_tags(read_spans(self.tagger.tags(t)), len(t.labels)) for t in tagged]
         return Predictions(tags, sum(t.truncated > 0 for t in tagged))

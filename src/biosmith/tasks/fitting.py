@@ -18,7 +18,7 @@ A kind of task says what instances hold and what predictions are:
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -72,7 +72,7 @@ class Tuned(Protocol):
         """See above."""
 
     def predict(self, instances: Sequence[Any]) -> Predictions:
-        """Predictions for instances; their labels are not looked at."""
+        """Predictions for instances; their labels are not looked at. Raises `UsageError` for other values."""
 
     def save(self, folder: Path, manifest: Manifest) -> None:
         """Write a folder that `load_tuned` reads, and `transformers` where it has the architecture; by rename.
@@ -140,16 +140,24 @@ def fit(
         raise UsageError(f"{kind} takes {known.settings.__name__}, not {type(settings).__name__}")
     if not train:
         raise UsageError(f"{kind}: there is nothing to train on")
-    for instance in (*train, *(dev or ())):
-        if not isinstance(instance, known.instances):
-            raise UsageError(
-                f"{kind} takes instances of {known.instances.__name__}, not of {type(instance).__name__}"
-            )
+    require_instances_of(kind, train)
+    require_instances_of(kind, dev or ())
     module = importlib.import_module(f"biosmith.tasks.{known.module}")
     tuned: Tuned = module.fit(
         kind, model, train, dev or None, settings, labels=labels, score=score, work=work, identity=identity
     )
     return tuned
+
+
+def require_instances_of(kind: str, instances: Sequence[Any]) -> None:
+    """Raise `UsageError` if what a model is given is not a list of the kind's instances."""
+    wanted = _find(kind).instances
+    for instance in instances if isinstance(instances, Iterable) else [None]:
+        if not isinstance(instance, wanted):
+            given = f"not of {type(instance).__name__}" if instance is not None else "in a list"
+            raise UsageError(
+                f"{kind} takes instances of {wanted.__name__}, {given} (see {wanted.__module__})"
+            )
 
 
 def settings_of(kind: str) -> type[TrainingSettings]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from biosmith.errors import UsageError
 from biosmith.text.document import Argument, Document, Mention, Passage, Relation, fragment_text
 from biosmith.text.formats import html as page
 from biosmith.text.formats import write
@@ -214,3 +215,12 @@ def test_filters_hide_mentions_in_a_browser(tmp_path: Path) -> None:
     home = os.environ | {"HOME": str(tmp_path)}  # the browser wants one that it can write to
     shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=home).stdout
     assert "<title>010 Disease score 0.900</title>" in shown
+
+
+@pytest.mark.parametrize("wrong", ["Aspirin helps.", ["Aspirin helps."], None])
+def test_what_are_no_documents_is_refused_by_what_to_give_instead(wrong: object) -> None:
+    with pytest.raises(UsageError, match="render takes a document or several"):
+        page.render(wrong)  # type: ignore[arg-type]
+    if wrong is not None:
+        with pytest.raises(UsageError, match="render takes a document or several"):
+            page.render(document(), wrong)  # type: ignore[arg-type]

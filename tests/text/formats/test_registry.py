@@ -261,3 +261,9 @@ def test_a_damaged_file_gives_documents_rejects_or_bad_input_and_nothing_else(
         assert str(path) in str(error)
     else:
         assert documents or rejects.count
+
+
+@pytest.mark.parametrize("wrong", [None, 7, [None], b"a.xml"])
+def test_what_is_no_path_is_refused_by_what_to_give_instead(wrong: object) -> None:
+    with pytest.raises(UsageError, match="documents are read from a path or several, not from"):
+        biosmith.read(wrong)

@@ -212,9 +212,12 @@ def _library(engine: str) -> str:
 
 
 def _identity(folder: Path) -> Any:
-    """What tells a tuned folder from another at the same place: its manifest, and its weights' size and time."""
-    weights = sorted(folder.glob("*.safetensors"))
-    stats = [(w.name, w.stat().st_size, w.stat().st_mtime_ns) for w in weights]
+    """What tells a tuned folder from another at the same place: its manifest, and size and time of its files.
+
+    Of all files, as tokenizer and configuration decide what is converted, and whether it is refused.
+    """
+    held = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+    stats = [(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in held]
     manifest = folder / MANIFEST
     return to_plain([str(folder.resolve()), digest_file(manifest) if manifest.is_file() else "", stats])
 

@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from biosmith.artefact import write_by_rename
+from biosmith.artefact import require_writable, write_by_rename
 from biosmith.bench.leaderboard.anchors import SOURCES
 from biosmith.bench.leaderboard.boards import Board, Line, gathered, make_boards, name_devices
 from biosmith.bench.leaderboard.details import Detail, make_detail
@@ -53,6 +53,7 @@ def build_site(results: Sequence[Path], out: Path, data: Path | None = None) -> 
     """
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MARK).is_file())):
         raise UsageError(f"{out} exists and is no leaderboard; choose another --out, or remove it")
+    require_writable(out / MARK)
     with gathered(results) as (models, first):
         boards = make_boards(models, first)
         if not boards:

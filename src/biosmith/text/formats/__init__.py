@@ -32,7 +32,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from biosmith.errors import BadInput, UsageError
+from biosmith.errors import BadInput, UsageError, shorten
 from biosmith.rejects import Rejects
 from biosmith.text import files
 from biosmith.text.document import Document
@@ -113,11 +113,16 @@ def find_files(source: Source | Sequence[Source]) -> list[Path]:
     """The files that `read` would read, in its order: folders walked, companions of other files left out.
 
     Raises:
-        UsageError: a path does not exist, or is an open file.
+        UsageError: a path does not exist, or it is none: an open file, say.
     """
     if hasattr(source, "read"):
         raise UsageError("documents are read from paths, not from open files")
-    sources = [source] if isinstance(source, str | os.PathLike) else list(source)
+    sources: list[Any] = [source]
+    if isinstance(source, Iterable) and not isinstance(source, str | os.PathLike):
+        sources = list(source)
+    for each in sources:
+        if not isinstance(each, str | os.PathLike):
+            raise UsageError(f"documents are read from a path or several, not from {shorten(each)}")
     paths = list(dict.fromkeys(path for each in sources for path in files.walk(each)))
     skipped = files.drop_companions([str(path) for path in paths], _companions())
     return [path for path in paths if str(path) not in skipped]

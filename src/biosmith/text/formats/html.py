@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
+from biosmith.errors import UsageError, shorten
 from biosmith.text import files
 from biosmith.text.document import Document, Mention, Passage
 from biosmith.text.formats.matching import Match, Status, match_mentions
@@ -99,10 +100,25 @@ def render(
         gold: the same documents with gold mentions, paired by id (in order, where an id comes several times); those
             whose text differs, and documents without a partner, are shown without comparison.
         title: heading of the page; by default what is on it.
+
+    Raises:
+        UsageError: what is given are no documents.
     """
-    given = [documents] if isinstance(documents, Document) else documents
-    expected = [gold] if isinstance(gold, Document) else gold
-    return "".join(_page(given, expected, title, PageReport()))
+    expected = None if gold is None else _documents(gold)
+    return "".join(_page(_documents(documents), expected, title, PageReport()))
+
+
+def _documents(given: Document | Iterable[Document]) -> Iterator[Document]:
+    """One document or several. Raises `UsageError` for anything else, such as a text."""
+    if isinstance(given, Document):
+        yield given
+        return
+    for document in given if isinstance(given, Iterable) and not isinstance(given, str) else (given,):
+        if not isinstance(document, Document):
+            raise UsageError(
+                f"render takes a document or several (see `biosmith.read`), not {shorten(document)}"
+            )
+        yield document
 
 
 def write(
