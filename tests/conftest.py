@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ from hypothesis import HealthCheck, settings
 # Machines that run the tests differ in speed and load: a slow example is no failure.
 settings.register_profile("biosmith", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("biosmith")
+
+# What runs under nohup or behind a script's "&" ignores Ctrl-C, and so would every command that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
