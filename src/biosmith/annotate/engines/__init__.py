@@ -133,7 +133,7 @@ def has_fast_bfloat16() -> bool:
     here = processor()
     if "avx512_bf16" in here.features and "Intel" not in here.model:
         return True
-    # Intel's AVX-512 does a bfloat16 product on one port and float32 on two: without AMX nothing is won.
+    # Intel's AVX-512 alone was measured slower in bfloat16 (benchmarks/results/annotation_intel.json).
     return bool({"amx_bf16", "bf16"} & set(here.features))
 
 
