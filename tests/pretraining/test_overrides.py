@@ -8,7 +8,7 @@ import pytest
 
 from biosmith.artefact import to_plain
 from biosmith.errors import UsageError
-from biosmith.pretraining.config import Recipe, apply_overrides, recipe_from_plain
+from biosmith.pretraining.config import AdamW, Muon, Polynomial, Recipe, apply_overrides, recipe_from_plain
 
 RECIPE = Recipe(name="test", paper="none")
 
@@ -46,6 +46,17 @@ def test_an_objective_is_reached_by_kind_by_place_and_by_its_short_name() -> Non
     assert apply_overrides(RECIPE, ["mask_rate=0.3"]).objectives[1] == RECIPE.objectives[1]
 
 
+def test_another_kind_of_optimizer_or_schedule_comes_with_its_own_defaults() -> None:
+    recipe = apply_overrides(RECIPE, ["optimizer.weight_decay=0.2", "learning_rate=3e-4"])
+    changed = apply_overrides(
+        recipe, ["optimizer.momentum=0.9", "optimizer.kind=muon", "schedule.kind=polynomial"]
+    )
+    assert changed.optimizer == Muon(momentum=0.9)
+    assert changed.schedule == Polynomial()
+    same = apply_overrides(recipe, ["optimizer.kind=adamw", "learning_rate=1e-3"])
+    assert same.optimizer == AdamW(learning_rate=1e-3), "that the kind was the same already changes nothing"
+
+
 def test_changes_that_only_fit_together_are_applied_together() -> None:
     # Width 100 alone does not fit 12 heads, nor does length 1,024 fit 512 positions.
     changed = apply_overrides(
@@ -58,7 +69,6 @@ def test_changes_that_only_fit_together_are_applied_together() -> None:
     ("override", "words"),
     [
         ("stepz=1", "override 'stepz' is unknown; valid: name, .*steps.*, learning_rate"),
-        ("optimizer.lr=1", r"valid: optimizer.learning_rate, optimizer.betas"),
         (
             "objectives.foo.rate=1",
             "valid: objectives.masked_language_model, objectives.next_sentence_prediction",
@@ -70,7 +80,6 @@ def test_changes_that_only_fit_together_are_applied_together() -> None:
         ("learning_rate=fast", "override 'learning_rate': fast is not a number"),
         ("batch.pack=books", "books is not one of documents, sentences, stream"),
         ("optimizer.betas=0.9", "is not a list of 2 values"),
-        ("optimizer=adam", "is a section; set one of its fields: optimizer.learning_rate"),
         ("steps", "is not of the form key.path=value"),
         ("steps.x=1", "has no fields of its own"),
         ("steps=0", "steps must be at least 1"),
@@ -85,6 +94,9 @@ def test_changes_that_only_fit_together_are_applied_together() -> None:
         ("batch.short_sequence_probability=3", "short_sequence_probability must be in"),
         ("evaluation.documents=-5", "evaluation.documents must be at least 0, not -5"),
         ("objectives.0.kind=other", "'objectives.0.kind' is unknown"),
+        ("optimizer.kind=adam", "'optimizer.kind': 'adam' is unknown; valid: adamw, lamb, muon"),
+        ("optimizer=muon", "is a section; set one of its fields: optimizer.kind, optimizer.learning_rate"),
+        ("optimizer.lr=1", "valid: optimizer.kind, optimizer.learning_rate, optimizer.betas"),
     ],
 )
 def test_a_wrong_override_is_refused_with_what_is_valid(override: str, words: str) -> None:

@@ -18,7 +18,8 @@ def apply_overrides(config: T, assignments: Sequence[str], short: Mapping[str, s
 
     Values are read as JSON where they look like it, and checked against the field's type; `1e6` and `1_000` are
     integers where an integer is wanted, `none` is None where that is allowed. Members of a tuple of dataclasses are
-    reached by `kind` or by place.
+    reached by `kind` or by place. `kind` of a section that has several (`optimizer.kind=muon`) puts that kind with its
+    own defaults in the section's place; the other changes are to those.
 
     Args:
         config: a frozen dataclass of frozen dataclasses.
@@ -59,7 +60,9 @@ def _put(tree: dict[str, Any], path: list[str], value: _Text) -> None:
     tree[path[-1]] = value
 
 
-def _changed(config: Any, changes: Mapping[str, Any], prefix: str, short: Mapping[str, str]) -> Any:
+def _changed(
+    config: Any, changes: Mapping[str, Any], prefix: str, short: Mapping[str, str], *, has_kinds: bool = False
+) -> Any:
     """`config` (a dataclass or a tuple of them) with a tree of changes applied."""
     if isinstance(config, tuple):
         members = list(config)
@@ -76,7 +79,7 @@ def _changed(config: Any, changes: Mapping[str, Any], prefix: str, short: Mappin
     values = {}
     for name, change in changes.items():
         if name not in hints or name == "kind":
-            valid = [prefix + n for n in hints if n != "kind"]
+            valid = [prefix + n for n in hints if has_kinds or n != "kind"]
             raise _unknown(prefix + name, valid if prefix else [*valid, *short])
         values[name] = _change_field(getattr(config, name), hints[name], change, prefix + name, short)
     return dataclasses.replace(config, **values)
@@ -86,14 +89,27 @@ def _change_field(current: Any, hint: Any, change: Any, path: str, short: Mappin
     has_parts = dataclasses.is_dataclass(current) or (
         isinstance(current, tuple) and any(dataclasses.is_dataclass(member) for member in current)
     )
+    kinds = _kinds(get_args(hint))
     if isinstance(change, dict):
         if not has_parts:
             raise UsageError(f"override {path!r} has no fields of its own; set it as {path}=value")
-        return _changed(current, change, f"{path}.", short)
+        if kinds and isinstance(kind := change.get("kind"), str):
+            if kind not in kinds:
+                raise UsageError(
+                    f"override {f'{path}.kind'!r}: {str(kind)!r} is unknown; valid: {', '.join(kinds)}"
+                )
+            current, change = kinds[kind](), {k: v for k, v in change.items() if k != "kind"}
+        return _changed(current, change, f"{path}.", short, has_kinds=bool(kinds))
     if dataclasses.is_dataclass(current):
-        valid = [f"{path}.{f.name}" for f in dataclasses.fields(current) if f.name != "kind"]
+        valid = [f"{path}.{f.name}" for f in dataclasses.fields(current) if kinds or f.name != "kind"]
         raise UsageError(f"override {path!r} is a section; set one of its fields: {', '.join(valid)}")
     return _convert(hint, _parse(str(change)), f"override {change.key!r}", str(change))
+
+
+def _kinds(choices: Sequence[Any]) -> dict[str, Any]:
+    """The dataclasses among the choices, by their `kind`."""
+    hints = [(c, get_type_hints(c)) for c in choices if dataclasses.is_dataclass(c)]
+    return {known["kind"].__args__[0]: choice for choice, known in hints if "kind" in known}
 
 
 def _unknown(key: str, valid: Sequence[str]) -> UsageError:
@@ -191,7 +207,7 @@ def _convert_union(arguments: tuple[Any, ...], value: Any, where: str, shown: st
     if value is None and type(None) in arguments:
         return None
     choices = [a for a in arguments if a is not type(None)]
-    kinds = {get_type_hints(c)["kind"].__args__[0]: c for c in choices if dataclasses.is_dataclass(c)}
+    kinds = _kinds(choices)
     if kinds and not isinstance(value, Mapping):
         raise UsageError(f"{where}: {shown} is not an object of one of the kinds {', '.join(kinds)}")
     if isinstance(value, Mapping) and "kind" in value:
