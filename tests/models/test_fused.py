@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
+from biosmith.models import flash_attention
 from biosmith.models.attention import PackedAttention
 from biosmith.models.bert import BertConfig, PretrainingModel
 from biosmith.models.encoder import PostNormLayer
@@ -51,6 +57,65 @@ def test_the_fused_layer_equals_the_plain_layer_in_values_and_gradients(
     torch.testing.assert_close(fused, plain, atol=1e-9, rtol=1e-9)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-9)
+
+
+def test_the_backward_pass_of_version_4_gets_and_gives_what_torch_s_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def version_4(
+        query: Tensor, key: Tensor, value: Tensor, out: Tensor, dout: Tensor, lse: Tensor, **more: Any
+    ) -> Any:
+        # Gradients from the definition, by the sums that the forward pass kept.
+        asked.append(more)
+        found = [torch.empty_like(part) for part in (query, key, value)]
+        for start, end in itertools.pairwise(more["cu_seqlens_q"].tolist()):
+            q, k, v, o, g = (part[start:end].transpose(0, 1) for part in (query, key, value, out, dout))
+            scale = q.shape[-1] ** -0.5
+            p = (scale * q @ k.transpose(1, 2) - lse[:, start:end, None]).exp()
+            s = p * (g @ v.transpose(1, 2) - (g * o).sum(-1, keepdim=True))
+            grads = scale * s @ k, scale * s.transpose(1, 2) @ q, p.transpose(1, 2) @ g
+            for one, grad in zip(found, grads, strict=True):
+                one[start:end] = grad.transpose(0, 1)
+        return (*found, None)
+
+    layer = make_layer("gelu")
+    x = torch.randn(20, 24, dtype=torch.float64, requires_grad=True)
+
+    def gradients() -> list[Tensor]:
+        return list(
+            torch.autograd.grad(
+                post_norm_layer(layer, x, CU_SEQLENS, 11).square().sum(), [x, *layer.parameters()]
+            )
+        )
+
+    expected = gradients()
+    monkeypatch.setattr(flash_attention, "suits", lambda query: True)
+    monkeypatch.setattr(flash_attention, "_kernels", lambda: SimpleNamespace(_flash_attn_bwd=version_4))
+    torch.testing.assert_close(gradients(), expected, atol=1e-9, rtol=1e-9)
+    assert asked[0]["max_seqlen_k"] == 11 and asked[0]["deterministic"] is False
+
+
+def test_version_4_is_left_alone_where_it_is_missing_or_unwanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = SimpleNamespace(
+        is_cuda=True, dtype=torch.bfloat16, shape=(5, 12, 64), device=torch.device("cuda", 0)
+    )
+    monkeypatch.setattr(flash_attention, "_is_hopper", lambda device: True)
+    monkeypatch.setattr(flash_attention, "installed_version", lambda: None)
+    assert not flash_attention.suits(query)
+    monkeypatch.setattr(flash_attention, "installed_version", lambda: "4.0.0")
+    assert flash_attention.suits(query)
+    query.shape = (5, 12, 32)
+    assert not flash_attention.suits(query)
+
+
+def test_the_variable_leaves_version_4_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flash_attention.importlib.metadata, "version", lambda package: "4.0.0")
+    found = flash_attention.installed_version.__wrapped__
+    assert found() == "4.0.0"
+    monkeypatch.setenv("BIOSMITH_FLASH_ATTENTION", "2")
+    assert found() is None
 
 
 def test_the_fused_loss_equals_cross_entropy_over_the_unpadded_vocabulary() -> None:

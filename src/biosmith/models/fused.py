@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from biosmith.models import flash_attention
 from biosmith.models import fused_kernels as kernels
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ def attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of query, key and value [T, H, K]."""
     logsumexp, state, unused = saved
+    if flash_attention.suits(grad_THK):
+        return flash_attention.backward(grad_THK, parts, mixed_THK, logsumexp, cu_seqlens, max_seqlen)
     if grad_THK.is_cuda:
         return torch.ops.aten._flash_attention_backward(
             grad_THK, *parts, mixed_THK, logsumexp, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, 0.0, False,
