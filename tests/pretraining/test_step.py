@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from biosmith.models.bert import BertConfig, PretrainingModel
 from biosmith.pretraining.batches import Batch, BatchMaker, DataRules
-from biosmith.pretraining.config import AdamW, Linear, NextSentencePrediction, Recipe
+from biosmith.pretraining.config import AdamW, Lamb, Linear, NextSentencePrediction, Recipe
 from biosmith.pretraining.loading import as_tensors
 from biosmith.pretraining.step import LossSums, Trainer, read_window
 from biosmith.tokens.store import TokenStore
@@ -166,6 +168,39 @@ def test_dropout_is_drawn_anew_for_each_step_and_alike_for_the_same_step(abstrac
 
     assert loss(3) == loss(3, disturbed=True)
     assert loss(3) != loss(4)
+
+
+class NoLists(TorchFunctionMode):
+    """A list as an index of a tensor on a card is copied there while the host waits."""
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        if function in (Tensor.__getitem__, Tensor.__setitem__):
+            assert not isinstance(arguments[1], list)
+        return function(*arguments, **(named or {}))
+
+
+def test_no_step_waits_for_the_card_to_look_something_up(abstracts: TokenStore) -> None:
+    trainer = Trainer(make_model(), make_recipe(), "float32")
+    with NoLists():
+        trainer.step(0, [as_tensors(BatchMaker(abstracts, RULES).make(0, 0))])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("optimizer", [AdamW(), Lamb()])
+def test_no_step_waits_for_the_card(abstracts: TokenStore, optimizer: AdamW | Lamb) -> None:
+    config = replace(CONFIG, width=128, heads=2)
+    torch.manual_seed(0)
+    model = PretrainingModel(config).cuda()
+    trainer = Trainer(model, make_recipe(model=config, optimizer=optimizer), "bfloat16")
+    batches = [as_tensors(BatchMaker(abstracts, RULES).make(0, n)) for n in range(3)]
+    trainer.step(0, batches[:1])  # kernels are compiled, states made
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for number, batch in enumerate(batches[1:], 1):
+            pinned = batch._replace(tensors={name: t.pin_memory() for name, t in batch.tensors.items()})
+            trainer.step(number, [pinned])
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize("compute", ["mixed", "bfloat16"])

@@ -18,7 +18,7 @@ from biosmith.models.vae import DecoderTokens, EncoderTokens, Posterior, Variati
 from biosmith.pretraining.elbo_config import EvidenceLowerBound, VaeRecipe
 from biosmith.pretraining.loading import Loaded
 from biosmith.pretraining.optimizers import make_optimizers, update
-from biosmith.pretraining.parallel import Devices, replicate, without_reduction
+from biosmith.pretraining.parallel import Devices, replicate, to_device, without_reduction
 from biosmith.pretraining.schedules import learning_rate
 from biosmith.pretraining.sentence_batches import IGNORE, SentenceCounts
 from biosmith.randomness import derive_key
@@ -210,11 +210,8 @@ class ElboTrainer:
         self.model.train()
         recipe, steps = self.recipe, self.recipe.steps
         counts = [cast(SentenceCounts, batch.counts) for batch in micro_batches]
-        totals = torch.tensor(
-            [sum(getattr(c, f.name) for c in counts) for f in dataclasses.fields(SentenceCounts)],
-            dtype=torch.float64,
-            device=self.device,
-        )
+        counted = [sum(getattr(c, f.name) for c in counts) for f in dataclasses.fields(SentenceCounts)]
+        totals = to_device(torch.tensor(counted, dtype=torch.float64), self.device)
         self.devices.reduce(totals)
         # Data parallelism takes the mean of the devices' gradients.
         scale = (self.devices.size / totals[0].clamp(min=1.0)).float()
@@ -257,6 +254,6 @@ class ElboTrainer:
             *(tensors[name] for name in TENSORS),
             batch.max_seqlen,
             torch.randn(shape, device=self.device),
-            torch.tensor(beta, device=self.device),
-            torch.tensor(free_bits, device=self.device),
+            torch.full((), beta, device=self.device),
+            torch.full((), free_bits, device=self.device),
         )

@@ -214,6 +214,11 @@ def _shares(tensor: Tensor, name: str) -> int:
     return mesh.size(names.index(TENSOR)) if ".attention.qkv." in f".{name}" and TENSOR in names else 1
 
 
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A small tensor of the CPU on a device, without waiting for what that still has to do."""
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+
+
 def local_part(tensor: Tensor) -> Tensor:
     """This device's part, sharing memory with it."""
     part: Callable[[], Tensor] | None = getattr(tensor, "to_local", None)

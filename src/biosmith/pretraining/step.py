@@ -23,7 +23,7 @@ from biosmith.pretraining.batches import IGNORE, Counts
 from biosmith.pretraining.config import AdamW, AdversarialMaskedLanguageModel, Recipe
 from biosmith.pretraining.loading import Loaded
 from biosmith.pretraining.optimizers import make_optimizers, update
-from biosmith.pretraining.parallel import Devices, replicate, shard, without_reduction
+from biosmith.pretraining.parallel import Devices, replicate, shard, to_device, without_reduction
 from biosmith.pretraining.replaced_tokens import ReplacedTokenSums
 from biosmith.pretraining.schedules import learning_rate
 from biosmith.pretraining.tensor_parallel import (
@@ -286,6 +286,8 @@ class Trainer:
         weights = (weights + [0.0] * SUMS)[: loss_sums.size]
         # Data parallelism takes the mean of the replicas' gradients.
         self.weights = self.devices.replicas * torch.tensor(weights, dtype=torch.float64, device=self.device)
+        # A list as an index would be copied to the device in every step, and copies from unpinned memory are waited for.
+        self.over = torch.tensor(_OVER[: loss_sums.size], device=self.device)
         self.window = torch.zeros(WINDOW_SIZE, dtype=torch.float64, device=self.device)
 
     def step(self, step: int, micro_batches: Sequence[Loaded]) -> None:
@@ -303,12 +305,12 @@ class Trainer:
         is_on = adversarial is not None and adversarial.is_on(step, self.recipe.steps)
         self.sums.adversarial = adversarial if is_on else None
         counts = sum((b.counts for b in micro_batches), Counts())
-        counted = self._to_device(torch.tensor(dataclasses.astuple(counts), dtype=torch.float64))
+        counted = to_device(torch.tensor(dataclasses.astuple(counts), dtype=torch.float64), self.device)
         sums = torch.zeros(self.sums.size, dtype=torch.float64, device=self.device)
         self.devices.reduce(counted)
         hidden, overflow, sequences, tokens = (counted[COUNTS.index(n)] for n in _MEANS)
         totals = torch.stack([hidden - overflow, sequences, tokens])
-        scale = (self.weights / totals[list(_OVER[: self.sums.size])].clamp(min=1.0)).float()
+        scale = (self.weights / totals[self.over].clamp(min=1.0)).float()
         for number, batch in enumerate(micro_batches):
             place = self.devices.replica + number * self.devices.replicas  # of the micro-batch in the step
             torch.manual_seed(derive_key(self.recipe.seed, "dropout", step, place, *self.devices.parts))
@@ -334,11 +336,6 @@ class Trainer:
         window[at + 1] += skipped
         window[at + 2] = (window[at + 2] + 1.0) * skipped
         window[named:] += counted
-
-    def _to_device(self, tensor: Tensor) -> Tensor:
-        if self.device.type == "cpu":
-            return tensor
-        return tensor.pin_memory().to(self.device, non_blocking=True)
 
     def arguments(self, batch: Loaded) -> tuple[Any, ...]:
         """What the loss module takes, on the device. A CPU gets the real part of a batch only, if there is one and the
