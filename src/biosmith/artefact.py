@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,10 @@ _ENTRY: dict[str, type] = {
 _HELD: dict[str, dict[str, dict[str, type]]] = {
     "tuned": {
         "config": {"kind": str, "task": str, "max_length": int, "settings": dict},
+        "config.engine": {
+            **dict.fromkeys(("engine", "file", "precision", "careful"), str),
+            **{"max_length": int, "vnni": bool, "threshold": Real},
+        },
         "counts": {"longest_mention": int},
     },
     "tokens": {
@@ -89,11 +94,12 @@ _HELD: dict[str, dict[str, dict[str, type]]] = {
         "counts": {"documents": int, "tokens": int},
     },
 }
-_MAY_BE_NULL = ("seed", "max_length", "settings")
+_MAY_BE_NULL = ("seed", "max_length", "settings", "careful")
 _CALLED: dict[type, str] = {
     bool: "true or false",
     str: "a text",
     int: "a whole number",
+    Real: "a number",
     dict: "an object",
     list: "a list",
 }

@@ -280,7 +280,8 @@ def test_a_pickle_is_not_opened(tmp_path: Path) -> None:
 def test_a_network_in_the_form_of_an_engine_is_not_taken_for_a_pickle(tmp_path: Path) -> None:
     source = write_transformers_folder(tmp_path / "source", "BertModel")
     (source / "model.safetensors").unlink()
-    (source / "openvino.bin").write_bytes(b"")
+    for name in ("openvino.bin", "careful.bin"):
+        (source / name).write_bytes(b"")
     (source / "openvino.xml").write_text("<net/>", encoding="utf-8")
     with pytest.raises(UsageError, match="source was made for openvino and has no weights to train; take"):
         load_encoder(source)

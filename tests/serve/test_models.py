@@ -49,11 +49,15 @@ def test_a_model_that_brings_code_is_refused(copy: Path) -> None:
 
 def test_the_plain_numbers_of_openvino_are_safe(copy: Path) -> None:
     (copy / "model.safetensors").unlink()
-    (copy / "openvino.xml").write_bytes(b"")
-    (copy / "openvino.bin").write_bytes(b"")
-    manifest = {"config": {"engine": {"engine": "openvino", "file": "openvino.xml"}}}
-    (copy / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    for name in ("openvino.xml", "openvino.bin", "careful.xml", "careful.bin"):
+        (copy / name).write_bytes(b"")
+    engine = {"engine": "openvino", "file": "openvino.xml", "careful": "careful.xml"}
+    (copy / "manifest.json").write_text(json.dumps({"config": {"engine": engine}}), encoding="utf-8")
     require_safe(copy)
+    del engine["careful"]
+    (copy / "manifest.json").write_text(json.dumps({"config": {"engine": engine}}), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"careful.bin may run code"):
+        require_safe(copy)
 
 
 def test_a_file_that_may_run_code_is_refused_beside_an_xml_file_too(copy: Path) -> None:
@@ -137,9 +141,10 @@ def test_a_file_is_no_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "file", ["/etc/passwd.xml", "../openvino.xml", "sub/openvino.xml", 7, ["openvino.xml"]]
 )
-def test_a_network_outside_its_folder_is_refused(copy: Path, file: object) -> None:
-    manifest = {"config": {"engine": {"engine": "openvino", "file": file}}}
-    (copy / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+@pytest.mark.parametrize("key", ["file", "careful"])
+def test_a_network_outside_its_folder_is_refused(copy: Path, file: object, key: str) -> None:
+    engine = {"engine": "openvino", "file": "openvino.xml", key: file}
+    (copy / "manifest.json").write_text(json.dumps({"config": {"engine": engine}}), encoding="utf-8")
     with pytest.raises(UsageError, match="names no file of its folder"):
         require_safe(copy)
 

@@ -36,6 +36,16 @@ class Sequences:
         """Tokens of each sequence [N]."""
         return np.diff(self.begins)
 
+    def take(self, members: Places) -> tuple[Sequences, Places]:
+        """Some of the sequences, in the order given, and which picks of all these are."""
+        begins, lengths = self.begins[members], self.lengths[members]
+        first_pick = np.searchsorted(self.picks, self.begins)
+        picked = first_pick[members + 1] - first_pick[members]
+        rows = ragged(first_pick[members], picked)
+        ends = np.append(0, np.cumsum(lengths))
+        picks = self.picks[rows] + np.repeat(ends[:-1] - begins, picked)
+        return Sequences(self.ids[ragged(begins, lengths)], ends, picks), rows
+
 
 class Engine(Protocol):
     """Scores sequences; what stands beside a sequence changes nothing but rounding.

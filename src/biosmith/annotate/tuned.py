@@ -33,6 +33,9 @@ class EngineFile:
         precision: "int8" or "float32": of its weights.
         vnni: made for processors that multiply int8 without overflow; others need it made anew.
         max_length: tokens that it reads.
+        careful: name of a second network's file, slower and closer to 32 bits, which reads sequences with close
+            decisions again (see `engines.cascade`); None without one. OpenVINO alone.
+        threshold: log-odds of the best label against the second, below which a decision is close.
     """
 
     engine: str
@@ -40,6 +43,8 @@ class EngineFile:
     precision: str
     max_length: int
     vnni: bool = False
+    careful: str | None = None
+    threshold: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ def read_tuned(folder: Path) -> TunedTagger:
 
     Raises:
         UsageError: no such folder, no label map, or a model tuned for another task.
-        BadInput: config.json is damaged, or its labels are no tags.
+        BadInput: config.json or the manifest is damaged, or labels are no tags.
     """
     labels = read_labels(folder)
     manifest, config = _manifest(folder)
@@ -87,11 +92,23 @@ def read_tuned(folder: Path) -> TunedTagger:
             config.get("max_length"),
             int(counts.get("longest_mention", DEFAULT_STRIDE)),
             None if chain is None else Chain(*(np.array(part, np.float32) for part in chain)),
-            None if engine is None else EngineFile(**engine),
+            None if engine is None else _network(folder, engine),
             manifest,
         )
     except (TypeError, ValueError, AttributeError) as error:
         raise BadInput(folder / MANIFEST, f"is not the manifest of a tagger: {error}") from error
+
+
+def _network(folder: Path, engine: Mapping[str, Any]) -> EngineFile:
+    network = EngineFile(**engine)
+    if network.careful is not None and not network.threshold > 0:
+        raise BadInput(
+            folder / MANIFEST,
+            f"has to be above 0 for {network.careful} to read anything",
+            record="config.engine.threshold",
+            value=network.threshold,
+        )
+    return network
 
 
 def _manifest(folder: Path) -> tuple[Manifest | None, Mapping[str, Any]]:

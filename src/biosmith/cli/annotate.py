@@ -146,6 +146,7 @@ def quantize(
     rename: tuple[str, ...] = (),
     gate: float = 0.3,
     equal: float = 0.0,
+    cascade: bool = True,
     engine: Literal["auto", "openvino", "onnx"] = "auto",
     embeddings: Literal["int8", "int4"] = "int8",
     portable: bool = False,
@@ -166,8 +167,10 @@ def quantize(
         text: documents like those to annotate, to calibrate on.
         rename: other names for the data's types of mentions as OLD=NEW.
         gate: points of F1 that may be lost.
-        equal: percent of the development set's mentions that must come out as in 32 bits; layers keep their precision
-            until they do, in the end all but the embedding (OpenVINO alone).
+        equal: percent of the development set's mentions that must come out as in 32 bits; until they do, sentences
+            with close decisions are read again by a second network, or layers keep their precision, in the end all
+            but the embedding (OpenVINO alone).
+        cascade: whether a second network may read close decisions again; it takes as much memory as the first.
         engine: openvino (static int8) or onnx (int8 weights, activations scaled as they come); auto is the first of
             them that is installed.
         embeddings: int4 makes a file smaller by a fifth or more (OpenVINO alone).
@@ -183,6 +186,7 @@ def quantize(
         text=text,
         gate=gate,
         equal=equal,
+        cascade=cascade,
         engine=engine,
         names=parse_names(rename),
         embeddings=embeddings,
@@ -194,6 +198,8 @@ def quantize(
             f"; entity F1 on dev {100 * report.after:.2f}, {100 * report.before:.2f} in 32 bits; "
             f"{100 * report.equal_mentions:.2f} % of {report.mentions:,} mentions are the same"
         )
+    if report.again is not None:
+        shown += f"; {100 * report.again:.1f} % of tokens are read again"
     return Report({**vars(report), "out": str(out)}, shown)
 
 

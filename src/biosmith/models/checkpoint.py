@@ -30,8 +30,9 @@ WEIGHTS, INDEX, PICKLE = "model.safetensors", "model.safetensors.index.json", "p
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 # Whatever is smaller is quantised, and means nothing without its scales.
 READABLE = (*DTYPES.values(), torch.float64)
-# What `biosmith quantize` leaves in the place of weights.
+# What `biosmith quantize` leaves in the place of weights, and beside OpenVINO's where close decisions are made again.
 ENGINE_FILES = {"openvino": "openvino.xml", "onnx": "model.onnx"}
+CAREFUL_FILE = "careful.xml"
 # How a file begins that Git LFS left in the place of the real one.
 POINTER = b"version https://git-lfs"
 _NUMBER = re.compile(r"\d+")
@@ -250,7 +251,8 @@ def refuse_pickle(folder: Path) -> None:
     """Raise `UsageError`, which says what to do, if a folder's weights are a pickle, or an engine's, and nothing else."""
     if list(folder.glob("*.safetensors")):
         return
-    if any(file.name != "openvino.bin" for file in folder.glob("*.bin")):
+    networks = (ENGINE_FILES["openvino"], CAREFUL_FILE)  # with their numbers in a .bin file each
+    if any(file.with_suffix(".xml").name not in networks for file in folder.glob("*.bin")):
         raise UsageError(
             f"{folder} has no safetensors, only a pickle, which can run code when it is opened; "
             f"make a safe folder of it first: biosmith convert {folder} --out MODEL"

@@ -36,10 +36,11 @@ def require_safe(folder: Path) -> None:
     files = [path for path in folder.rglob("*") if path.is_file()]
     # OpenVINO keeps plain numbers in a .bin file, beside the .xml that `quantize` writes into the manifest.
     engine = _settings(folder).get("engine")
-    named = engine.get("file") if isinstance(engine, dict) else None
-    if named is not None and (not isinstance(named, str) or named != Path(named).name):
-        raise UsageError(f"{folder / MANIFEST} names no file of its folder as the network: {named!r}")
-    network = [folder / named, (folder / named).with_suffix(".bin")] if named else []
+    network = []
+    for named in (engine.get("file"), engine.get("careful")) if isinstance(engine, dict) else ():
+        if named is not None and (not isinstance(named, str) or named != Path(named).name):
+            raise UsageError(f"{folder / MANIFEST} names no file of its folder as the network: {named!r}")
+        network += [folder / named, (folder / named).with_suffix(".bin")] if named else []
     if not any(path.suffix in SAFE or path in network for path in files):
         raise UsageError(f"{folder} has no weights in safetensors; the service loads no other")
     for path in files:

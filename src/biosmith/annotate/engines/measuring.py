@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from biosmith.annotate.engines import has_int8_dot_products, is_installed
 from biosmith.annotate.engines.conversion import FILES, PaddedNetwork, Traceable
 from biosmith.annotate.engines.quantization import MAKERS, SCHEMES, open_engine
+from biosmith.annotate.engines.thresholds import tokens_a_second
 from biosmith.annotate.engines.torch_engine import SharedTagger, TorchEngine
 from biosmith.annotate.sequences import Engine, Sequences
 from biosmith.models.bert import BertConfig
@@ -20,7 +20,6 @@ from biosmith.tasks.network import EncoderTagger
 
 LAYERS, MEASURED = 8, 2  # a model's layers all take the same time; two of them are made and measured
 LABELS, VOCABULARY, LONGEST = 3, 1_000, 64
-SECONDS = 1.0
 
 
 def measure_engines() -> dict[str, int]:
@@ -41,9 +40,7 @@ def measure_engines() -> dict[str, int]:
             with tempfile.TemporaryDirectory(prefix="biosmith-") as folder:
                 file, spared = Path(folder) / FILES[engine], next(iter(SCHEMES.values()))
                 make(traced, sequences, spared, file, vnni=has_int8_dot_products())
-                speeds[f"{engine} int8"] = _speed(
-                    open_engine(engine, Path(folder), LABELS, LONGEST), sequences
-                )
+                speeds[f"{engine} int8"] = _speed(open_engine(engine, file, LABELS, LONGEST), sequences)
     return speeds
 
 
@@ -57,9 +54,4 @@ def _sequences() -> Sequences:
 
 
 def _speed(engine: Engine, sequences: Sequences) -> int:
-    engine(sequences)  # the first pass chooses kernels
-    began, tokens = time.perf_counter(), 0
-    while time.perf_counter() - began < SECONDS:
-        engine(sequences)
-        tokens += len(sequences.ids)
-    return round(tokens / (time.perf_counter() - began) * MEASURED / LAYERS)
+    return round(tokens_a_second(engine, sequences) * MEASURED / LAYERS)

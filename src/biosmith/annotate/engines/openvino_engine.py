@@ -10,9 +10,10 @@ import openvino
 
 from biosmith.annotate.engines import Choice, Reader, Settings, has_fast_bfloat16, stacked_heads
 from biosmith.annotate.engines.cache import cache_folder
+from biosmith.annotate.engines.cascade import Cascade
 from biosmith.annotate.engines.signal_stack import kept_signal_stack
 from biosmith.annotate.pieces import PieceCutter
-from biosmith.annotate.sequences import PaddedBatch, Scores, Sequences, padded_batches
+from biosmith.annotate.sequences import Engine, PaddedBatch, Scores, Sequences, padded_batches
 from biosmith.annotate.tuned import TunedTagger
 from biosmith.machine import usable_cores
 
@@ -74,21 +75,35 @@ def _keep(request: Any, given: tuple[Scores, PaddedBatch]) -> None:
 
 
 def open_openvino(group: dict[str, TunedTagger], choice: Choice, settings: Settings) -> Reader:
-    """A reader whose engine is OpenVINO."""
+    """A reader whose engine is OpenVINO; a cascade where the folder holds a careful network, too."""
     first = next(iter(group.values()))
-    assert first.network is not None
+    network = first.network
+    assert network is not None
     precision = settings.precision
     if precision == "auto":
         precision = "bfloat16" if has_fast_bfloat16() else "float32"
     heads = stacked_heads(group)
-    beside = "" if first.network.precision == "float32" else f"{first.network.precision} with "
-    engine = OpenVinoEngine(
-        first.folder / first.network.file,
-        heads[-1].columns.stop,
-        first.network.max_length,
-        hint=HINTS[precision],
-        threads=settings.threads or usable_cores(),
-        reason=f"{choice.reason}; {beside}{precision}",
-    )
+    beside = "" if network.precision == "float32" else f"{network.precision} with "
+    reason = f"{choice.reason}; {beside}{precision}"
+
+    def open_file(name: str) -> OpenVinoEngine:
+        return OpenVinoEngine(
+            first.folder / name,
+            heads[-1].columns.stop,
+            network.max_length,
+            hint=HINTS[precision],
+            threads=settings.threads or usable_cores(),
+            reason=reason,
+        )
+
+    engine: Engine = open_file(network.file)
+    if network.careful is not None:
+        engine = Cascade(
+            engine,
+            open_file(network.careful),
+            [head.columns for head in heads],
+            network.threshold,
+            reason=f"{reason}; sentences with close decisions again in {precision}",
+        )
     stride = max(tagger.stride for tagger in group.values())
-    return Reader(PieceCutter.load(first.folder), engine, heads, first.network.max_length, stride)
+    return Reader(PieceCutter.load(first.folder), engine, heads, network.max_length, stride)

@@ -3,10 +3,14 @@
 OpenVINO: static, weights and activations, by NNCF with SmoothQuant (Xiao et al., 2023). ONNX Runtime: weights are
 static, activations are scaled as they come. The classification layer keeps its precision in both: it is a
 thousandth of the work, and what it says is the answer.
+
+Where too few mentions come out as in 32 bits, OpenVINO's network of all layers gets a second one beside it, which reads
+sequences with close decisions again (`cascade`), if that is faster than to spare the layers.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +39,7 @@ from biosmith.annotate.engines.conversion import (
     write_engine_folder,
 )
 from biosmith.annotate.engines.signal_stack import kept_signal_stack
+from biosmith.annotate.engines.thresholds import Found, find_threshold, tokens_a_second
 from biosmith.annotate.engines.torch_engine import open_torch
 from biosmith.annotate.pieces import PieceCutter
 from biosmith.annotate.reading import lay_out, read_words
@@ -43,6 +48,7 @@ from biosmith.annotate.tuned import EngineFile, TunedTagger, read_tuned
 from biosmith.artefact import Manifest, describe_input, folder_by_rename, require_new_folder
 from biosmith.errors import BiosmithError, UsageError
 from biosmith.machine import usable_cores
+from biosmith.models.checkpoint import CAREFUL_FILE
 from biosmith.progress import say
 from biosmith.tasks import ner
 from biosmith.tasks.inputs import Example
@@ -56,11 +62,14 @@ from biosmith.text.document import Document, Passage
 GATE = 0.3  # points of F1
 CALIBRATION_BATCHES, CALIBRATION_TOKENS = 64, 512
 INT4_GROUP = 32  # values of an embedding that share a scale
+GAIN = 1.1  # how many times as fast a cascade has to be as its careful network alone
+MEASURED_SEQUENCES = 512
 
-EMBEDDING_ALONE = "the embedding alone"
+ALL_LAYERS, EMBEDDING_ALONE = "all layers", "the embedding alone"
+CASCADE = "all layers, close decisions again in 16 bits"
 # What keeps its precision, from the fastest scheme to the most careful; patterns of the names of operations.
 SCHEMES: dict[str, tuple[str, ...]] = {
-    "all layers": (".*classifier.*",),
+    ALL_LAYERS: (".*classifier.*",),
     "all layers but what follows the activation": (
         ".*classifier.*",
         r".*feed_forward\.down.*",
@@ -82,6 +91,7 @@ class QuantizeReport:
         mentions: that torch finds there.
         calibrated_on: sentences.
         bytes: of the network's files.
+        again: share of the development set's tokens that a cascade's careful network reads, too; None without one.
     """
 
     engine: str
@@ -92,6 +102,7 @@ class QuantizeReport:
     mentions: int
     calibrated_on: int
     bytes: int
+    again: float | None = None
 
 
 def quantize(
@@ -102,6 +113,7 @@ def quantize(
     text: Sequence[Path] = (),
     gate: float = GATE,
     equal: float = 0.0,
+    cascade: bool = True,
     engine: str = "auto",
     names: Mapping[str, str] | None = None,
     embeddings: str = "int8",
@@ -116,7 +128,9 @@ def quantize(
             tagger's manifest names, if they are still there. F1 is the mean of theirs.
         text: documents to calibrate on; the development set's sentences if there are none.
         gate: points of F1 that may be lost on the development set.
-        equal: percent of the mentions there that must come out as in 32 bits; layers keep their precision until they do.
+        equal: percent of the mentions there that must come out as in 32 bits; close decisions are made again, or layers
+            keep their precision, until they do.
+        cascade: whether a second network may make close decisions again; without it the folder holds one network.
         engine: "openvino" or "onnx"; "auto" is the first of them that is installed.
         names: other names for the data's types of mentions.
         embeddings: "int8", or "int4" for a smaller file (OpenVINO alone).
@@ -153,6 +167,7 @@ def quantize(
     sequences, sentences = _calibration(cutter, traced.max_length, text, development)
     judge = None if not development else _Judge(info, traced, development)
     tried, outputs = [], len(info.label_set.labels)
+    found: Found[_Verdict] | None = None
     with folder_by_rename(out) as temporary:
         for scheme, spared in SCHEMES.items():
             if scheme == EMBEDDING_ALONE and engine != "openvino":
@@ -160,13 +175,30 @@ def quantize(
             say(f"Quantising {tuned} for {engine}: {scheme}")
             make(traced, sequences, spared, temporary / FILES[engine])
             verdict = (
-                None if judge is None else judge(open_engine(engine, temporary, outputs, traced.max_length))
+                None
+                if judge is None
+                else judge(open_engine(engine, temporary / FILES[engine], outputs, traced.max_length))
             )
-            if verdict is None or (verdict.drop <= gate and 100 * verdict.equal_mentions >= equal):
+            if verdict is None or verdict.fits(gate, equal):
                 break
             same = f" ({100 * verdict.equal_mentions:.2f} % of mentions the same)"
             tried.append(f"{100 * verdict.after:.2f}{same} with {scheme}")
             say(f"F1 was {100 * verdict.before:.2f} and is {tried[-1]}")
+            if equal and cascade and scheme == ALL_LAYERS and engine == "openvino":
+                say(f"Quantising {tuned} for {engine}: {CASCADE}")
+                assert judge is not None
+                # Half of the differences that are allowed are left to texts that differ from the development set.
+                found = _add_careful(
+                    traced,
+                    temporary,
+                    sequences,
+                    outputs,
+                    judge,
+                    lambda verdict: verdict.fits(gate, (equal + 100) / 2),
+                )
+                if found is not None:
+                    scheme, verdict = CASCADE, found.verdict
+                    break
         else:
             assert verdict is not None
             asked = f" or changes more than {100 - equal:g} % of mentions" if equal else ""
@@ -177,6 +209,9 @@ def quantize(
             )
         report = _report(engine, scheme, verdict, sentences, temporary)
         network = EngineFile(engine, FILES[engine], "int8", traced.max_length, vnni)
+        if found is not None:
+            report = dataclasses.replace(report, again=found.again)
+            network = dataclasses.replace(network, careful=CAREFUL_FILE, threshold=found.threshold)
         write_engine_folder(
             temporary, info, traced, network, _manifest(info, report, data, text, gate, equal)
         )
@@ -299,6 +334,33 @@ def _make_openvino(
     openvino.save_model(made, file, compress_to_fp16=False)
 
 
+def _add_careful(
+    traced: Traceable,
+    folder: Path,
+    sequences: Sequences,
+    outputs: int,
+    judge: _Judge,
+    fits: Callable[[_Verdict], bool],
+) -> Found[_Verdict] | None:
+    """Write the network in 16 bits beside the one in int8 if as a cascade they fit, and beat it alone by `GAIN`."""
+    import openvino
+
+    file = folder / CAREFUL_FILE
+    openvino.save_model(to_openvino(traced.network), file, compress_to_fp16=True)
+    fast, careful = (
+        open_engine("openvino", path, outputs, traced.max_length)
+        for path in (folder / FILES["openvino"], file)
+    )
+    sample, _ = sequences.take(np.arange(0, len(sequences), max(1, len(sequences) // MEASURED_SEQUENCES)))
+    most = 1 / GAIN - tokens_a_second(careful, sample) / tokens_a_second(fast, sample)
+    found = find_threshold(fast, careful, judge, fits, most)
+    if found is None:
+        say(f"More than {100 * max(0.0, most):.0f} % of the tokens would be read again: too slow")
+        for part in (file, file.with_suffix(".bin")):
+            part.unlink()
+    return found
+
+
 def _make_onnx(
     traced: Traceable, sequences: Sequences, spared: Sequence[str], file: Path, *, vnni: bool
 ) -> None:
@@ -336,7 +398,7 @@ MAKERS: dict[str, Callable[..., None]] = {
 }
 
 
-def open_engine(engine: str, folder: Path, outputs: int, longest: int) -> Engine:
+def open_engine(engine: str, file: Path, outputs: int, longest: int) -> Engine:
     """The engine of a network that was just made, on all cores, in the fastest precision beside int8."""
     if engine == "openvino":
         import openvino
@@ -345,11 +407,11 @@ def open_engine(engine: str, folder: Path, outputs: int, longest: int) -> Engine
 
         hint = "bf16" if has_fast_bfloat16() else "f32"
         # Read, not handed over as a path: what it compiles to is not worth keeping yet.
-        model = openvino.Core().read_model(folder / FILES[engine])
+        model = openvino.Core().read_model(file)
         return OpenVinoEngine(model, outputs, longest, hint=hint, threads=usable_cores())
     from biosmith.annotate.engines.onnx_engine import OnnxEngine
 
-    return OnnxEngine(folder / FILES[engine], outputs, longest, threads=usable_cores())
+    return OnnxEngine(file, outputs, longest, threads=usable_cores())
 
 
 @dataclass(frozen=True)
@@ -363,6 +425,10 @@ class _Verdict:
     def drop(self) -> float:
         """Points of F1 lost."""
         return 100 * (self.before - self.after)
+
+    def fits(self, gate: float, equal: float) -> bool:
+        """Whether no more points of F1 are lost and no less than a percentage of mentions is equal."""
+        return self.drop <= gate and 100 * self.equal_mentions >= equal
 
 
 class _Judge:
@@ -466,4 +532,6 @@ def _manifest(
         "dev_f1_float32": report.before,
         "equal_mentions": report.equal_mentions,
     }
+    if report.again is not None:
+        counts["again"] = report.again
     return Manifest("tuned", config, inputs=inputs, counts=counts)
