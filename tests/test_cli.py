@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -210,9 +211,9 @@ def test_a_value_that_is_wider_than_the_window_is_shown_to_its_end(
 
 
 def test_every_installed_engine_is_made_and_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    from biosmith.annotate.engines import ENGINES, is_installed, measuring
+    from biosmith.annotate.engines import ENGINES, is_installed, measuring, thresholds
 
-    monkeypatch.setattr(measuring, "SECONDS", 0.01)
+    monkeypatch.setattr(thresholds, "SECONDS", 0.01)
     monkeypatch.setattr(measuring, "MEASURED", 1)
     speeds = measuring.measure_engines()
     assert {name.removesuffix(" int8") for name in speeds} == {name for name in ENGINES if is_installed(name)}
@@ -236,3 +237,45 @@ def test_the_module_runs_as_a_program() -> None:
         [sys.executable, "-m", "biosmith", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("biosmith ")
+
+
+def test_doctor_and_data_ls_show_paths_with_square_brackets_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "a[red]b[" / "c]"  # as markup, a style and a closing tag of nothing
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    assert main(["doctor", "--no-measure"]) in (DONE, FAILED)
+    assert "a[red]b[/c]" in "".join(capsys.readouterr().out.split())
+    assert main(["data", "ls", "--suite", "BIOSSES", "--data", str(folder)]) == DONE
+    assert "a[red]b[/c]" in "".join(capsys.readouterr().out.split())
+
+
+def test_an_error_without_words_does_not_stop_the_doctor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr("biosmith.annotate.engines.measuring.measure_engines", fails)
+    monkeypatch.setattr("biosmith.cli.doctor._measure_encoder", fails)
+    assert main(["doctor", "--json"]) == FAILED
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert "an encoder does not run on cpu: RuntimeError" in problems
+    assert "the engines of annotate do not run: RuntimeError" in problems
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8:strict", "cp1252"])
+@pytest.mark.parametrize("as_json", [True, False])
+def test_what_the_terminal_cannot_write_is_written_in_another_way(encoding: str, as_json: bool) -> None:
+    # "β" and an emoji are in no code page of Windows, and a half of a surrogate pair is in no encoding.
+    shown = {"out": "β \U0001f600 \udcff"}
+    code = f"from biosmith.cli import main; import biosmith.cli.recipes as r, biosmith.cli as c\nr.recipes = lambda: c.Report({shown!r})\nraise SystemExit(main({['recipes', *(['--json'] if as_json else [])]!r}))"
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (DONE, b"")
+    written = done.stdout.decode(encoding.partition(":")[0])
+    if as_json:
+        assert json.loads(written) == shown
+    else:
+        assert "\\udcff" in written and ("β" if encoding == "utf-8:strict" else "\\u03b2") in written

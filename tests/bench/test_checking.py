@@ -247,6 +247,11 @@ def test_files_of_questions_without_their_parts_are_problems_not_crashes(tmp_pat
     questions = [{"id": split, **question} for split in ("train", "dev", "test")]
     (folder / "7b.json").write_text(json.dumps({"questions": questions}), encoding="utf-8")
     assert [(i.text, i.pair) for i in find_dataset("BioASQ").load(tmp_path, "train")] == [("", "")]
+    questions[1]["snippets"] = 3
+    (folder / "7b.json").write_text(json.dumps({"questions": questions}), encoding="utf-8")
+    assert listed(check("BioASQ", tmp_path).problems) == [
+        ("dev_id.tsv", "question dev", "its snippets are no list: 3")
+    ]
 
 
 def test_the_files_at_hand_have_nothing_wrong_but_what_is_known(shared_data: Path) -> None:
@@ -270,3 +275,31 @@ def test_the_command_prints_problems_and_oddities(tmp_path: Path, capsys: pytest
     assert main(["data", "check", "chemprot", "--data", str(data)]) == 3
     shown = capsys.readouterr().out
     assert "train.tsv, line 1: has 2 columns, not 3" in shown
+
+
+@pytest.mark.parametrize("qas", [3, [{"id": "1", "question": "q", "answers": 3}], "DEEP"])
+def test_questions_of_another_form_are_problems_not_crashes(tmp_path: Path, qas: object) -> None:
+    (tmp_path / "squad").mkdir()
+    content = json.dumps({"data": [{"paragraphs": [{"context": "c", "qas": qas}]}]})
+    content = content.replace('"DEEP"', "[" * 100_000)
+    (tmp_path / "squad" / "dev-v1.1.json").write_text(content, encoding="utf-8")
+    assert [name for name, _, _ in listed(check("SQuAD-v1.1", tmp_path).problems)] == ["dev-v1.1.json"]
+
+
+def test_lines_that_are_nested_too_deeply_are_problems_not_crashes(tmp_path: Path) -> None:
+    (tmp_path / "scicite").mkdir()
+    (tmp_path / "scicite" / "train.txt").write_text("[" * 100_000 + "\n", encoding="utf-8")
+    assert [record for _, record, _ in listed(check("SciCite", tmp_path).problems)] == ["line 1"]
+
+
+def test_half_letters_of_json_are_replaced(tmp_path: Path) -> None:
+    # No tokenizer reads a lone surrogate, which JSON can spell; a whole pair is the letter that it spells.
+    line = json.dumps({"string": "\ud800 😀", "label": "background", "unique_id": "1"})
+    (tmp_path / "scicite").mkdir()
+    (tmp_path / "scicite" / "train.txt").write_text(line + "\n", encoding="utf-8")
+    assert [i.text for i in find_dataset("SciCite").load(tmp_path, "train")] == ["\ufffd 😀"]
+    paragraph = {"context": "a \udc00 😀", "qas": [{"id": "1", "question": "q\ud83d?", "answers": []}]}
+    (tmp_path / "squad").mkdir()
+    (tmp_path / "squad" / "dev-v2.0.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+    (question,) = find_dataset("SQuAD-v2.0").load(tmp_path, "dev")
+    assert (question.text, question.context) == ("q\ufffd?", "a \ufffd 😀")

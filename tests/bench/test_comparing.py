@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from biosmith.bench.comparing import compare_results
 from biosmith.bench.evaluating import show_results
 from biosmith.bench.mock import FOLDER, MOCK
 from biosmith.bench.results import group_scores, load_results
+from biosmith.bench.seeds import SeedScores, score_table
 from biosmith.bench.submission import pack
 from biosmith.bench.suites import Suite, find_suite
+from biosmith.bench.tables import suite_table
 from biosmith.bench.units import load_units, score_units
 from biosmith.cli import main
 from biosmith.errors import BadInput, BiosmithError, UsageError
@@ -117,6 +123,9 @@ def test_damaged_units_are_named(tmp_path: Path) -> None:
     path.write_text('{"measure": "magic", "rows": [[1]]}', encoding="utf-8")
     with pytest.raises(BadInput, match="magic"):
         load_units(path)
+    path.write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(BadInput, match="is not a file of scored units"):
+        load_units(path)
 
 
 def test_the_blurb_score_of_pubmedbert_is_the_papers() -> None:
@@ -160,3 +169,51 @@ def test_show_and_compare_print_the_keys_of_the_contract(
     assert compared["comparisons"] == 9 and compared["adjusted"] == "Holm"
     assert main(["bench", "compare", *folders]) == 0
     assert "Holm" in capsys.readouterr().out
+
+
+def test_names_of_models_are_shown_as_they_are(
+    mock_results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # What stands in square brackets would be taken for a style, and a closing one for a fault.
+    shutil.copytree(mock_results / "of-good", tmp_path / "results")
+    path = tmp_path / "results" / "good" / "model.json"
+    path.write_text(path.read_text("utf-8").replace('"name": "good"', '"name": "a[red]b[/c]"'), "utf-8")
+    assert main(["bench", "show", str(tmp_path / "results")]) == 0
+    assert "a[red]b[/c]" in capsys.readouterr().out
+    call = ["bench", "compare", str(tmp_path / "results"), str(mock_results / "of-poor"), "--resamples", "9"]
+    assert main(call) == 0
+    assert "A: a[red]b[/c], B: poor" in capsys.readouterr().out
+    assert "a[red]b[/c]" in str(score_table([SeedScores("a[red]b[/c]", {})]).columns[1].header)
+
+
+@pytest.mark.parametrize("resamples", [0, -1])
+def test_without_a_resample_nothing_is_compared(
+    mock_results: Path, resamples: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(mock_results / "of-good")
+    assert main(["bench", "compare", folder, folder, "--resamples", str(resamples)]) == 2
+    assert f"resamples must be at least 1, not {resamples}" in capsys.readouterr().err
+
+
+def test_a_models_folder_is_itself_also_from_inside(
+    mock_results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = show_results(mock_results / "of-good" / "good", None)[0]
+    pack(mock_results / "of-good" / "good", tmp_path / "outside.zip")
+    for here, folder in (("", Path()), ("mock-ner", Path(".."))):
+        monkeypatch.chdir(mock_results / "of-good" / "good" / here)
+        assert show_results(folder, None)[0] == shown and shown["suite"] == "mock"
+        pack(folder, tmp_path / f"inside-{here}.zip")
+        assert (tmp_path / f"inside-{here}.zip").read_bytes() == (tmp_path / "outside.zip").read_bytes()
+
+
+def test_beside_many_models_no_name_and_no_score_is_cut_short(mock_results: Path) -> None:
+    # "bioform…" twice would be two models of one name, and nine rows "mock…" would be nothing at all.
+    model = load_results(mock_results / "of-good").models[0]
+    names = ["bioformer-8l", "bioformer-16l", "pubmedbert-abstract", "biobert-v1.1", "biolinkbert", "mine"]
+    models = [replace(model, model=replace(model.model, name=name)) for name in names]
+    console = Console(width=80, file=StringIO(), record=True)
+    console.print(suite_table(models, find_suite("mock")))
+    shown = console.export_text()
+    assert "…" not in shown and all(f"  {name} " in shown for name in MOCK)
+    assert shown.count("96.08") == 2 * len(models)  # of the dataset and of its group, in one piece

@@ -397,3 +397,9 @@ def test_tasks_and_suites_are_public_and_importing_them_is_light(tmp_path: Path)
         subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip()
         == b"False"
     )
+
+
+def test_a_line_that_is_nested_too_deeply_is_named(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text('{"id": 0, "prediction": "false"}\n' + "[" * 100_000, encoding="utf-8")
+    with pytest.raises(BadInput, match=r"p, line 2: is not JSON"):
+        score_predictions(find_dataset("chemprot"), chemprot(tmp_path / "data"), tmp_path / "p")

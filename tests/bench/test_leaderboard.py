@@ -168,6 +168,10 @@ def test_a_site_is_made_anew_and_other_folders_are_not_touched(mock_results: Pat
         build_site([mock_results / "of-good"], tmp_path / "thesis")
     with pytest.raises(UsageError, match="does not exist"):
         build_site([tmp_path / "nothing"], tmp_path / "new")
+    # A slip in --data would else be a site without errors, as if none had been given.
+    with pytest.raises(UsageError, match="nowhere is no folder"):
+        build_site([mock_results / "of-good"], tmp_path / "new", tmp_path / "nowhere")
+    assert not (tmp_path / "new").exists()
 
 
 def test_names_of_models_are_text_and_never_markup(mock_results: Path, tmp_path: Path) -> None:
@@ -400,3 +404,59 @@ def test_a_run_without_precision_leaves_the_column_out(mock_results: Path, tmp_p
     path.write_text(json.dumps(record), encoding="utf-8")
     build_site([folder], tmp_path / "site")
     assert ">Precision<" not in read(tmp_path / "site", "dataset/mock-ner.html").partition("<details>")[0]
+
+
+def rename(results: Path, folder: Path, name: str, **changed: Any) -> Path:
+    """A copy of results whose model has another name, and other facts."""
+    shutil.copytree(results, folder)
+    path = next(folder.glob("*/model.json"))
+    record = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**record, "name": name, **changed}), encoding="utf-8")
+    return folder
+
+
+def test_a_site_is_made_anew_from_inside_it_and_through_a_link(
+    mock_results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A folder that is emptied before its new content is in place would be lost where "." cannot be removed.
+    build_site([mock_results / "of-good"], tmp_path / "site")
+    monkeypatch.chdir(tmp_path / "site")
+    build_site([mock_results / "of-poor"], Path())
+    monkeypatch.chdir(tmp_path)
+    assert "poor" in read(tmp_path / "site", "index.html")
+    (tmp_path / "current").symlink_to("site")
+    build_site([mock_results / "of-good"], tmp_path / "current")
+    assert (tmp_path / "current").is_symlink() and "poor" not in read(tmp_path / "site", "index.html")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["current", "site"]
+
+
+def test_a_dollar_in_a_name_is_no_formula_and_letters_of_any_script_are_drawn(
+    mock_results: Path, tmp_path: Path
+) -> None:
+    # matplotlib would take what stands between two dollars for mathematics, and stop where it is none.
+    names = ("a$x^$b", "模型")
+    folders = [rename(mock_results / "of-good", tmp_path / str(i), name) for i, name in enumerate(names)]
+    build_site(folders, tmp_path / "site")
+    for page in ("index.html", "dataset/mock-ner.html"):
+        drawn = "".join(re.findall(r"<svg.*?</svg>", read(tmp_path / "site", page), re.DOTALL))
+        assert all(f">{name}</text>" in drawn for name in names)
+
+
+def test_names_without_a_latin_letter_and_endless_ones_have_pages(mock_results: Path, tmp_path: Path) -> None:
+    names = ("模型", "型模", "x" * 300, "x" * 301)
+    folders = [rename(mock_results / "of-good", tmp_path / str(i), name) for i, name in enumerate(names)]
+    build_site(folders, tmp_path / "site", FOLDER)
+    pages = sorted(path.stem for path in (tmp_path / "site" / "model").iterdir())
+    assert len(pages) == len(names) and not any(page.startswith(".") for page in pages)
+    page = read(tmp_path / "site", "dataset/mock-ner.html")
+    assert set(re.findall(r'<section class="card" id="([^"]*)"', page)) == set(pages)
+
+
+@pytest.mark.parametrize("inputs", [3, "ab", [1], {"a": 1}])
+def test_a_lineage_that_is_none_does_not_stop_the_site(
+    mock_results: Path, tmp_path: Path, inputs: object
+) -> None:
+    folder = rename(mock_results / "of-good", tmp_path / "results", "good", lineage={"inputs": inputs})
+    change_records(folder, "mock-ner", scores={"value": 0.5, "precision": {"a": 1}, "recall": 0.5})
+    build_site([folder], tmp_path / "site")
+    assert "Lineage" in read(tmp_path / "site", "model/good.html")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from biosmith.bench.mock import FOLDER
-from biosmith.bench.results import load_results
+from biosmith.bench.results import Run, TaskResults, load_results, write_predictions
 from biosmith.bench.submission import INDEX, pack, verify
 from biosmith.cli import main
 from biosmith.errors import BadInput, UsageError
@@ -318,3 +318,13 @@ def test_a_damaged_archive_is_refused(packed: Path, tmp_path: Path) -> None:
         (tmp_path / "x.zip").write_bytes(content[:at] + byte + content[at + 1 :])
         with pytest.raises(BadInput, match="is a damaged archive"):
             verify(tmp_path / "x.zip", FOLDER)
+
+
+def test_answers_with_separators_of_lines_in_them_are_read_back(tmp_path: Path) -> None:
+    # JSON takes these as they are, and Python's splitlines cuts at each of them.
+    predictions = ["a\u2028b", "c\u2029", "\x85", "d\x0b\x0c\x1ce", ""]
+    names = [str(i) for i in range(len(predictions))]
+    write_predictions(tmp_path / "seed-0-key.predictions.jsonl", names, predictions)
+    run = Run("key", "m", "", "mock-squad", "squad", "f1", 0.0, 0, {}, {}, 0, len(names), {}, {})
+    task = TaskResults(tmp_path, {}, (run,))
+    assert task.predictions(run) == list(zip(names, predictions, strict=True))

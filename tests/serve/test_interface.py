@@ -309,3 +309,14 @@ def test_the_page_loads_nothing_from_elsewhere(client: httpx.Client) -> None:
     assert "default-src 'none'" in page.headers["content-security-policy"]
     everything = page.text + client.get("/page.js").text + client.get("/page.css").text
     assert "https://" not in everything and "http://www.w3.org/2000/svg" in everything
+
+
+@pytest.mark.parametrize("media", ["application/x-www-form-urlencoded", "text/plain; charset=utf-8", None])
+@pytest.mark.parametrize("path", ["/v1/annotate", "/v1/convert?format=jsonl"])
+def test_json_under_another_media_type_is_refused_in_words(
+    client: httpx.Client, path: str, media: str | None
+) -> None:
+    # As `curl -d` sends it: what is wrong is not the object in the body.
+    headers = {} if media is None else {"content-type": media}
+    answer = client.post(path, content=b'{"text": "Gout is rare."}', headers=headers)
+    assert answer.status_code == 415 and "Content-Type: application/json" in answer.json()["detail"]

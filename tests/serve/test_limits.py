@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import os
+import signal
 import socket
 import threading
 import time
@@ -12,12 +14,13 @@ import tracemalloc
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from biosmith.serve.server import Service
+from biosmith.serve.server import Service, open_service
 from biosmith.serve.settings import Limits
 
 SMALL = Limits(
@@ -323,3 +326,28 @@ def test_head_is_answered_as_get_without_a_body(start: Any) -> None:
             assert head.status_code == 200 and head.content == b""
             assert head.headers["content-type"] == got.headers["content-type"]
         assert client.head("/nowhere").status_code == 404
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+def test_a_service_that_is_told_to_end_does_so_and_goes_back_to_who_started_it(
+    tagger_folder: Path, told: signal.Signals
+) -> None:
+    # uvicorn raises the signal once more when it has ended: the process would go without its report, and leave the
+    # leaderboard that was made for the service behind.
+    again: list[int] = []
+    before = signal.signal(told, lambda number, _: again.append(number))
+    service = open_service([tagger_folder], port=0, engine="torch")
+
+    def tell() -> None:
+        while not service.server.started:
+            time.sleep(0.05)
+        os.kill(os.getpid(), told)
+
+    try:
+        threading.Thread(target=tell).start()
+        service.run()
+        assert again == []
+        os.kill(os.getpid(), told)
+        assert again == [told]
+    finally:
+        signal.signal(told, before)

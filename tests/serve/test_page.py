@@ -237,3 +237,73 @@ def test_a_token_is_asked_for_and_a_leaderboard_is_linked(browser: Any, start: A
         page.wait_for_url("**/leaderboard/")
         assert page.title() == "scores"
         context.close()
+
+
+def test_a_token_that_no_service_can_have_is_not_taken(browser: Any, start: Any) -> None:
+    # No header can bear it: kept, it would make every request fail without asking for another.
+    with start(token="open sesame") as client:
+        page = browser.new_page()
+        page.goto(str(client.base_url))
+        page.wait_for_selector("#ask[open]")
+        page.fill("#token", "open sésame’")
+        page.keyboard.press("Enter")
+        assert page.is_visible("#ask")
+        page.fill("#token", "open sesame")
+        page.keyboard.press("Enter")
+        annotate(page)
+        assert len(marks(page)) == 3
+        page.close()
+
+
+def test_a_browser_that_keeps_nothing_works_as_long_as_the_page_is_open(browser: Any, start: Any) -> None:
+    # With cookies blocked, already to look at the storage is an error.
+    blocked = "for (const name of ['localStorage', 'sessionStorage']) Object.defineProperty(window, name, "
+    blocked += (
+        "{ get() { throw new DOMException('Access is denied for this document.', 'SecurityError'); } })"
+    )
+    with start(token="sesame") as client:
+        page = browser.new_page()
+        problems: list[str] = []
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.add_init_script(blocked)
+        page.goto(str(client.base_url))
+        page.wait_for_selector("#ask[open]")
+        page.fill("#token", "sesame")
+        page.keyboard.press("Enter")
+        page.wait_for_function("document.getElementById('models').textContent")
+        annotate(page)
+        assert len(marks(page)) == 3
+        page.keyboard.press("Escape")
+        page.keyboard.press("t")
+        assert page.evaluate("document.documentElement.dataset.theme") in ("light", "dark")
+        assert problems == []
+        page.close()
+
+
+def test_an_answer_that_comes_after_a_later_one_or_after_clearing_is_not_shown(page: Any) -> None:
+    # A long text may be answered after a short one that was sent later: it would stand beside the other's text.
+    waiting: list[Any] = []
+    page.route("**/v1/annotate", lambda route: waiting.append(route))
+
+    def answer(route: Any, text: str) -> None:
+        document = {"id": "1", "text": text, "passages": [], "mentions": [], "relations": []}
+        body = json.dumps({"documents": [document], "failed": []})
+        with page.expect_response("**/v1/annotate"):
+            route.fulfill(body=body, content_type="application/json")
+        page.wait_for_timeout(100)
+
+    def send(text: str) -> None:
+        with page.expect_request("**/v1/annotate"):
+            page.fill("#text", text)
+            page.keyboard.press("Control+Enter")
+
+    send("first")
+    send("second")
+    answer(waiting[1], "second")
+    answer(waiting[0], "first")
+    assert page.inner_text("article.doc .text") == "second" and page.is_enabled("#go")
+    send("third")
+    page.click("#clear")
+    answer(waiting[2], "third")
+    assert page.query_selector("article.doc") is None and page.is_enabled("#go")
+    assert page.inner_text("#status") == ""

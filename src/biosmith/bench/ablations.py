@@ -312,7 +312,7 @@ def _table(
     table = Table(title=f"{ablation.title}\n{ablation.source}", title_justify="left", padding=(0, 1))
     table.add_column("")
     for column in columns:
-        table.add_column(column.name, justify="right")
+        table.add_column(Text(column.name), justify="right")
     for other in ablation.others:
         table.add_column(f"{other} (reported)", justify="right", style="dim")
     for dataset, row in cells.items():

@@ -58,8 +58,10 @@ def compare_results(a: Path, b: Path, *, resamples: int = RESAMPLES, seed: int =
     """Compare the models of two results folders (or of two folders of models in one), or of submissions.
 
     Raises:
-        UsageError: a folder holds several models, or nothing can be compared.
+        UsageError: a folder holds several models, nothing can be compared, or `resamples` is below 1.
     """
+    if resamples < 1:
+        raise UsageError(f"resamples must be at least 1, not {resamples}")
     with opened(a) as (of_a, changed_a), opened(b) as (of_b, changed_b):
         for path, changed in ((a, changed_a), (b, changed_b)):
             if changed:

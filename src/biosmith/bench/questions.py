@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from biosmith.errors import BadInput
+from biosmith.surrogates import replace_surrogates
 from biosmith.text import files
 
 
@@ -18,11 +19,27 @@ def read_json(file: Path) -> dict[str, Any]:
     """
     try:
         with files.open_decompressed(file) as stream:
-            value = json.load(stream)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            value = parse_json(stream.read())
+    except (ValueError, RecursionError) as error:
         raise BadInput(file, f"is not JSON: {error}") from error
     except files.BROKEN as error:
         raise BadInput(file, f"is damaged: {error}") from error
     if not isinstance(value, dict):
         raise BadInput(file, "is not a JSON object")
+    return value
+
+
+def parse_json(content: bytes) -> Any:
+    """A JSON value; lone surrogates, which JSON can spell and no tokenizer reads, as U+FFFD. Raises as `json.loads`."""
+    value = json.loads(content)
+    return _without_surrogates(value) if b"\\ud" in content.lower() else value
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if isinstance(value, list):
+        return [_without_surrogates(member) for member in value]
+    if isinstance(value, dict):
+        return {replace_surrogates(key): _without_surrogates(member) for key, member in value.items()}
     return value

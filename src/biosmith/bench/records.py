@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from biosmith.bench.questions import parse_json
 from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
 from biosmith.tasks.instances import BadRow, Instance
@@ -39,11 +39,11 @@ def read_json_lines(
                 if not raw.strip():
                     continue
                 try:
-                    value = json.loads(raw)
+                    value = parse_json(raw)
                     if not isinstance(value, dict):
                         raise BadRow("is not a JSON object")
                     made = make(value, count)
-                except (BadRow, ValueError) as error:
+                except (BadRow, ValueError, RecursionError) as error:
                     reason = str(error) if isinstance(error, BadRow) else f"is not JSON: {error}"
                     rejects.add(path, f"line {number}", reason, raw.decode("utf-8", "replace").rstrip("\n"))
                     continue

@@ -129,8 +129,10 @@ class TaskResults:
 
     def predictions(self, run: Run) -> list[tuple[str, Any]]:
         """(id, prediction) of each instance of a run."""
-        lines = (self.folder / f"{run.stem}{PREDICTIONS}").read_text(encoding="utf-8").splitlines()
-        return [(item["id"], item["prediction"]) for item in map(json.loads, lines)]
+        text = (self.folder / f"{run.stem}{PREDICTIONS}").read_text(encoding="utf-8")
+        # Not splitlines, which cuts at separators that JSON holds as they are (U+2028, U+0085).
+        items = [json.loads(line) for line in text.split("\n") if line]
+        return [(item["id"], item["prediction"]) for item in items]
 
     def as_dict(self, suite: Suite | None = None) -> dict[str, Any]:
         """For `bench show --json`: scores in [0, 1]; `ci95` is the half width of Student's interval over seeds, and
@@ -235,6 +237,8 @@ def load_results(folder: Path) -> Results:
         BadInput: a record is damaged.
     """
     if (folder / MODEL).is_file():
+        if folder.name in ("", ".."):  # their parent is not the folder above
+            folder = folder.resolve()
         return Results(folder.parent, _suite(folder.parent), (_load_model(folder),))
     models = [_load_model(path.parent) for path in sorted(folder.glob(f"*/{MODEL}"))]
     if not models and not (folder / "plan.json").is_file():

@@ -84,7 +84,7 @@ def _read_line(path: Path, number: int, raw: bytes) -> Line:
     record = f"line {number}"
     try:
         value = json.loads(raw.decode("utf-8-sig" if number == 1 else "utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(path, f"is not JSON: {error}", record=record) from error
     if not isinstance(value, dict) or "prediction" not in value:
         raise BadInput(path, 'an object with "id" and "prediction" is expected', record=record, value=value)

@@ -70,11 +70,12 @@ def _score_seed(model: Path, data: Path, tuned: Path, settings: TaggingSettings,
 def score_table(models: Sequence[SeedScores]) -> Any:
     """Models side by side: a row a dataset, mean and standard deviation in percent."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, padding=(0, 2))
     table.add_column("")
     for scores in models:
-        table.add_column(scores.model, justify="right")
+        table.add_column(Text(scores.model), justify="right")
     for dataset in dict.fromkeys(name for scores in models for name in scores.datasets):
         cells = [s.datasets[dataset].shown() if dataset in s.datasets else "–" for s in models]
         table.add_row(dataset, *cells)

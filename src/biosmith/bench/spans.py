@@ -173,7 +173,11 @@ def _synonyms(golden: Sequence[Path], rejects: Rejects) -> dict[str, tuple[str, 
     """Question -> the answers that are right, from BioASQ's own files."""
     found: dict[str, tuple[str, ...]] = {}
     for path in golden:
-        for question in read_json(path).get("questions") or ():
+        listed = read_json(path).get("questions") or ()
+        if not isinstance(listed, list | tuple):
+            rejects.add(path, "file", "its questions are no list", listed)
+            continue
+        for question in listed:
             if not isinstance(question, dict) or question.get("type", "factoid") != "factoid":
                 continue
             answers = exact_answers(question.get("exact_answer"))
@@ -226,7 +230,11 @@ def read_squad(path: Path, rejects: Rejects, moved: Rejects) -> Iterator[Questio
             if not isinstance(paragraph, dict) or not isinstance(paragraph.get("context"), str):
                 rejects.add(path, place, "has no context", paragraph)
                 continue
-            for asked in paragraph.get("qas") or ():
+            qas = paragraph.get("qas") or ()
+            if not isinstance(qas, list | tuple):
+                rejects.add(path, place, "its qas are no list", qas)
+                continue
+            for asked in qas:
                 record = f"question {asked.get('id')}" if isinstance(asked, dict) else place
                 try:
                     yield _question(asked, paragraph["context"], path, moved)
@@ -239,7 +247,10 @@ def _question(asked: Any, context: str, path: Path, moved: Rejects) -> Question:
         raise BadRow("has no id or no question")
     id = str(asked["id"])
     answers: dict[Answer, None] = {}
-    for given in asked.get("answers") or ():
+    listed = asked.get("answers") or ()
+    if not isinstance(listed, list | tuple):
+        raise BadRow(f"its answers are no list: {shorten(listed)}")
+    for given in listed:
         answer, fault = _answer(given, context)
         answers[answer] = None
         if fault:

@@ -15,10 +15,10 @@ from biosmith.bench.suites import Suite
 
 def suite_table(models: Sequence[ModelResults], suite: Suite) -> Table:
     """A row a dataset, by group: mean and standard deviation in percent; then groups and the suite's score."""
-    table = Table(box=None, padding=(0, 2))
-    table.add_column("")
-    for model in models:
-        table.add_column(model.model.name, justify="right")
+    table = Table(box=None, padding=(0, 2 if len(models) < 5 else 1))
+    table.add_column("", no_wrap=True)
+    for model in models:  # beside many others names are folded: cut short, several would be one
+        table.add_column(Text(model.model.name, overflow="fold"), justify="right", overflow="fold")
     tasks = [model.of_suite(suite) for model in models]
     scores = [group_scores(suite, {n: t.summary(suite).mean for n, t in found.items()}) for found in tasks]
     for group, names in suite.groups.items():
@@ -64,7 +64,7 @@ def comparison_table(rows: Sequence[Row], names: tuple[str, str]) -> Table:
             f"{row.bootstrap_holm:.4f}",
             f"{row.randomisation_holm:.4f}",
         )
-    table.title = f"A: {names[0]}, B: {names[1]}"
+    table.title = Text(f"A: {names[0]}, B: {names[1]}")
     table.caption = (
         f"p-values of the paired bootstrap and of approximate randomisation are adjusted for {len(rows)} comparisons (Holm); * both below 0.05. They are about these test "
         "instances and the seeds at hand"

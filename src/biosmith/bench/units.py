@@ -63,7 +63,7 @@ def load_units(path: Path) -> Units:
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
         units = Units(plain["measure"], np.asarray(plain["rows"], dtype=np.float64))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadInput(path, f"is not a file of scored units: {error}") from error
     if not isinstance(units.measure, str) or units.measure not in MEASURES:
         raise BadInput(path, "is not a file of scored units", value=units.measure, valid=MEASURES)

@@ -118,6 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     as_json = "--json" in arguments
     arguments = [a for a in arguments if a != "--json"]
     name, rest = _find_command(arguments)
+    _write_anything()
     if name is None:
         return _show_commands(arguments, as_json)
     _quiet_libraries()
@@ -137,6 +138,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, MemoryError) as error:
         return _fail(_describe_system_error(error), FAILED, as_json)
     return report.exit_code or (SET_ASIDE if report.set_aside else DONE)
+
+
+def _write_anything() -> None:
+    """Letters that the terminal's encoding does not have are written as escapes, and do not end the command."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _as_json(value: Any) -> str:
+    """JSON that is the same in every encoding: what is escaped is escaped as JSON has it."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return text
 
 
 def _find_command(arguments: list[str]) -> tuple[str | None, list[str]]:
@@ -254,7 +271,7 @@ def _show(report: Report, as_json: bool) -> None:
     from biosmith.artefact import to_plain
 
     if as_json:
-        print(json.dumps(to_plain(report.data), ensure_ascii=False))
+        print(_as_json(to_plain(report.data)))
     else:
         from rich.console import Console
 
@@ -284,7 +301,7 @@ def _table(data: Any) -> Any:
 
 def _fail(message: str, code: int, as_json: bool) -> int:
     if as_json:
-        print(json.dumps({"error": message}, ensure_ascii=False))
+        print(_as_json({"error": message}))
     print(f"biosmith: {message}", file=sys.stderr)
     return code
 

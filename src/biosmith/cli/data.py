@@ -132,6 +132,7 @@ def _place(item: dict[str, str]) -> str:
 
 def _table(rows: list[dict[str, Any]]) -> Any:
     from rich.console import Group
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 1))
@@ -147,4 +148,4 @@ def _table(rows: list[dict[str, Any]]) -> Any:
             mark += f" [{notes.setdefault(row['note'], len(notes) + 1)}]"
         counted = [row["counted"], shown[1], shown[2], mark.replace("[", r"\[")]
         table.add_row(row["dataset"], row["split"], shown[0], *counted)
-    return Group(table, *(f"[dim]\\[{number}][/] {note}" for note, number in notes.items()))
+    return Group(table, *(f"[dim]\\[{number}][/] {escape(note)}" for note, number in notes.items()))

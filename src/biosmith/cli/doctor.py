@@ -94,7 +94,7 @@ def _measure_devices(cards: list[Any]) -> tuple[dict[str, int], list[str]]:
         try:
             speeds[device] = round(_measure_encoder(device))
         except RuntimeError as error:
-            failures.append(f"an encoder does not run on {device}: {str(error).splitlines()[0]}")
+            failures.append(f"an encoder does not run on {device}: {_first_line(error)}")
     return speeds, failures
 
 
@@ -119,9 +119,12 @@ def _measure_engines() -> tuple[dict[str, int], list[str]]:
     try:
         return measure_engines(), []
     except Exception as error:  # whatever a library raises, the doctor says so
-        return {}, [
-            f"the engines of annotate do not run: {type(error).__name__}: {str(error).splitlines()[0]}"
-        ]
+        return {}, [f"the engines of annotate do not run: {_first_line(error)}"]
+
+
+def _first_line(error: Exception) -> str:
+    """What an error is, and what it says if it says anything."""
+    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
 
 
 def _measure_encoder(device: str) -> float:
@@ -158,9 +161,12 @@ def _hardware(name: str, engine: dict[str, Any]) -> str:
 
 
 def _draw(data: dict[str, Any]) -> Table:
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, show_header=False, padding=(0, 2))
+    table.add_column()
+    table.add_column(overflow="fold")  # a path cut short would be a wrong one
     table.add_row("[bold]biosmith[/]", f"{data['biosmith']} on Python {data['python']}, {data['platform']}")
     table.add_row(
         "[bold]libraries[/]", ", ".join(f"{n} {v or 'missing'}" for n, v in data["libraries"].items())
@@ -171,7 +177,7 @@ def _draw(data: dict[str, Any]) -> Table:
         table.add_row("", f"[green]{name}[/]: {FEATURES[name]}")
     table.add_row("[bold]memory[/]", "unknown" if data["memory_gib"] is None else f"{data['memory_gib']} GiB")
     free = ", ".join(f"{free} GiB at {folder}" for folder, free in data["disk_free_gib"].items())
-    table.add_row("[bold]disk free[/]", free)
+    table.add_row("[bold]disk free[/]", escape(free))
     cards = [
         f"{c.name}, {c.memory_gib:.0f} GiB, compute capability {c.compute_capability}"
         for c in data["graphics_cards"]
@@ -188,7 +194,7 @@ def _draw(data: dict[str, Any]) -> Table:
     for name, speed in data.get("engine_tokens_per_second", {}).items():
         table.add_row(f"[bold]{name} on cpu[/]", f"{speed:,} tokens a second (tagger of 8 layers, 512 wide)")
     for problem in data["problems"]:
-        table.add_row("[bold red]problem[/]", problem)
+        table.add_row("[bold red]problem[/]", escape(problem))
     if not data["problems"]:
         table.add_row("[bold green]no problem found[/]")
     return table

@@ -315,7 +315,13 @@ def _static(content: bytes, media: str) -> Any:
 
 def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        is_json = media == "application/json" or media.endswith("+json")
+        if not is_json and any(e["type"] == "model_attributes_type" for e in error.errors()):
+            return JSONResponse(
+                {"detail": "JSON is expected; send it as Content-Type: application/json"}, 415
+            )
         # The offending input is left out: it may be huge, and it may be what no encoder takes.
         found = [{key: e[key] for key in ("loc", "msg", "type")} for e in error.errors()[:20]]
         return JSONResponse({"detail": json.loads(json.dumps(found, default=str))}, 422)

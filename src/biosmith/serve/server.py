@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
+import signal
 import socket
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +43,26 @@ class Service:
 
     def run(self) -> None:
         """Answer until the process is told to end (Ctrl-C, SIGTERM) or `server.should_exit` is set."""
-        self.server.run(sockets=[self.listening])
+        with self._end_in_peace():
+            self.server.run(sockets=[self.listening])
+
+    @contextlib.contextmanager
+    def _end_in_peace(self) -> Iterator[None]:
+        """uvicorn raises the signal that ended it once more when it is done, which would end the process too: what
+        follows `run`, the report and the clearing up, would never be."""
+        if threading.current_thread() is not threading.main_thread():  # no other one gets signals
+            yield
+            return
+
+        def end(*_: object) -> None:
+            self.server.should_exit = True
+
+        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def open_service(

@@ -198,3 +198,27 @@ def test_every_mention_of_a_real_corpus_is_tagged_or_listed(
     listed = [r for r, _ in reasons(tmp_path / "test.tsv.report.jsonl") if r.startswith("the mention")]
     assert made.counts["mentions"] == made.counts["tagged"] + len(listed)
     assert made.counts["tagged"] > 0.98 * made.counts["mentions"]
+
+
+def test_a_conversion_that_is_refused_leaves_the_report_of_the_one_before(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "Test.PubTator").write_text(PUBTATOR, encoding="utf-8")
+    convert(source, tmp_path / "out", "conll")
+    before = reasons(tmp_path / "out.report.jsonl")
+    for to in ("conll", "brat", "medline", "nothing"):  # the folder is there; not written; no format
+        with pytest.raises(UsageError):
+            convert(source, tmp_path / "out", to)
+        assert reasons(tmp_path / "out.report.jsonl") == before
+
+
+def test_questions_of_another_form_are_set_aside_and_half_letters_replaced(tmp_path: Path) -> None:
+    # A lone surrogate, which JSON can spell, can be written to no file of UTF-8.
+    about = {"type": "factoid", "body": "Which?", "exact_answer": [["gene \ud800", "q"]]}
+    snippets: list[Any] = [3, [{"text": "The gene \ud800 q."}]]
+    questions = [{"id": str(i), **about, "snippets": s} for i, s in enumerate(snippets)]
+    (tmp_path / "a.json").write_text(json.dumps({"questions": questions}), encoding="utf-8")
+    made = convert(tmp_path / "a.json", tmp_path / "out.json")
+    assert reasons(tmp_path / "out.json.report.jsonl") == [("its snippets are no list", "3")]
+    (paragraph,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["data"][0]["paragraphs"]
+    assert (made.counts["answers"], paragraph["context"]) == (2, "The gene \ufffd q.")

@@ -12,7 +12,7 @@ from biosmith.bench.dataset import About, Paper, find_file, find_folder, missing
 from biosmith.bench.kinds import Classes, one_of
 from biosmith.bench.questions import read_json
 from biosmith.bench.records import read_text
-from biosmith.errors import UsageError
+from biosmith.errors import UsageError, shorten
 from biosmith.rejects import Rejects
 from biosmith.tasks.instances import BadRow, Instance
 from biosmith.text import files
@@ -67,7 +67,7 @@ class BioASQ(Classes):
             for question in questions if isinstance(questions, list) else ():
                 # The questions of a test are given out without answers, and with them once it is over.
                 if isinstance(question, dict) and (
-                    "exact_answer" in question or question.get("id") not in known
+                    "exact_answer" in question or str(question.get("id")) not in known
                 ):
                     known[str(question.get("id"))] = (file, question)
         if not known:
@@ -112,7 +112,10 @@ def _instance(id: str, known: dict[str, tuple[Path, Any]]) -> Instance:
     answer = question.get("exact_answer")
     answer = answer[0] if isinstance(answer, list) and answer else answer
     label = one_of(str(answer).strip().lower().rstrip("."), LABELS)
-    snippets = [str(s.get("text") or "") for s in question.get("snippets") or () if isinstance(s, dict)]
+    given = question.get("snippets") or []
+    if not isinstance(given, list):
+        raise BadRow(f"its snippets are no list: {shorten(given)}")
+    snippets = [str(s.get("text") or "") for s in given if isinstance(s, dict)]
     return Instance(
         id, str(question.get("body") or ""), label, " ".join(snippets), file=str(file), line=f"question {id}"
     )

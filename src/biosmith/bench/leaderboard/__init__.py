@@ -27,6 +27,7 @@ from biosmith.text.formats import html
 from biosmith.version import __version__
 
 MARK = ".biosmith-leaderboard"  # what says that a folder is a site and may be made anew
+LONGEST_NAME = 100  # letters of a model's name in the names of its pages
 HEADINGS = {
     "blurb": "BLURB: biomedical language understanding",
     "bioformer15": "The fifteen datasets of Bioformer",
@@ -49,11 +50,14 @@ def build_site(results: Sequence[Path], out: Path, data: Path | None = None) -> 
         `models`, `datasets`, `pages`, `suites`.
 
     Raises:
-        UsageError: no results, or `out` holds something else.
+        UsageError: no results, `out` holds something else, or `data` is no folder.
     """
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MARK).is_file())):
         raise UsageError(f"{out} exists and is no leaderboard; choose another --out, or remove it")
     require_writable(out / MARK)
+    if data is not None and not data.is_dir():
+        raise UsageError(f"{data} is no folder; --data names the folder that holds the datasets' folders")
+    out = out.resolve()  # neither "." nor a link can be removed to make place for the new folder
     with gathered(results) as (models, first):
         boards = make_boards(models, first)
         if not boards:
@@ -79,7 +83,7 @@ class _Site:
     models: list[ModelResults]
     data: Path | None
     pages: int = 0
-    names: dict[str, str] = field(default_factory=dict)
+    names: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def build(self) -> dict[str, Any]:
         from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -122,25 +126,25 @@ class _Site:
     def _suite_file(self, board: Board) -> str:
         return "index.html" if board is self.boards[0] else f"suite-{self._name(board.suite.name)}.html"
 
-    def _name(self, name: str) -> str:
-        """A file name for a name, not given to another one."""
-        if name not in self.names:
-            plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "x"
-            taken = {other.lower() for other in self.names.values()}
+    def _name(self, name: str, kind: str = "") -> str:
+        """A file name for a name, not given to another one of its kind."""
+        if (kind, name) not in self.names:
+            plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:LONGEST_NAME] or "x"
+            taken = {other.lower() for (of, _), other in self.names.items() if of == kind}
             number, chosen = 2, plain
             while chosen.lower() in taken:
                 number, chosen = number + 1, f"{plain}-{number}"
-            self.names[name] = chosen
-        return self.names[name]
+            self.names[kind, name] = chosen
+        return self.names[kind, name]
 
     def _dataset_file(self, name: str) -> str:
-        return f"dataset/{self._name(f'dataset {name}')[8:]}.html"
+        return f"dataset/{self._name(name, 'dataset')}.html"
 
     def _model_file(self, name: str) -> str:
-        return f"model/{self._name(f'model {name}')[6:]}.html"
+        return f"model/{self._name(name, 'model')}.html"
 
     def _anchor(self, model: str) -> str:
-        return self._model_file(model)[6:-5]
+        return self._name(model, "model")
 
     def _suite(self, board: Board, datasets: Mapping[str, Any]) -> None:
         suite = board.suite
@@ -198,7 +202,11 @@ class _Site:
             "mean": summary.mean,
             "sd": summary.sd,
             "ci95": summary.ci95,
-            "precise": all({"precision", "recall"} <= run.scores.keys() for run in task.runs),
+            "precise": all(
+                isinstance(run.scores.get(key), int | float)
+                for run in task.runs
+                for key in ("precision", "recall")
+            ),
             "settings": settings,
             "fingerprint": run.protocol.get("fingerprint", ""),
             "source": f"Settings: {task.chosen.get('source', task.chosen.get('grid', ''))}.",
@@ -208,7 +216,7 @@ class _Site:
 
     def _viewer(self, model: str, detail: Detail) -> str:
         """The page of gold against predicted mentions."""
-        file = f"view/{self._anchor(model)}--{self._name(f'dataset {detail.run.dataset}')[8:]}.html"
+        file = f"view/{self._anchor(model)}--{self._name(detail.run.dataset, 'dataset')}.html"
         title = f"{detail.run.dataset}: {model}, seed {detail.run.seed}"
         if len(detail.documents) < detail.sentences:  # or its scores would be taken for those of the split
             title += f" · {len(detail.documents):,} of {detail.sentences:,} sentences, chosen for errors"
@@ -304,8 +312,10 @@ def _pictures(board: Board) -> list[dict[str, str]]:
 
 
 def _tree(origin: Mapping[str, Any]) -> dict[str, Any]:
-    """A lineage as the template wants it; many raw files become one line."""
-    inputs = list(origin.get("inputs") or ())
+    """A lineage as the template wants it; many raw files become one line. What is no lineage is left out: anybody's
+    submission must not stop the site."""
+    given = origin.get("inputs")
+    inputs = [i for i in given if isinstance(i, Mapping)] if isinstance(given, list) else []
     raw = [i for i in inputs if not i.get("inputs") and i.get("kind") == "file"]
     shown = [i for i in inputs if i not in raw] + raw[:3]
     return {

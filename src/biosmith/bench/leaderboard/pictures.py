@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,7 @@ def scatter(
             textcoords="offset points",
             fontsize=9.5,
             color=INK,
+            parse_math=False,
         )
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
@@ -73,7 +75,7 @@ def strip(rows: Sequence[tuple[str, Sequence[float], float | None, float | None]
         axes.plot(values, [place] * len(values), "o", color=INK, markersize=5, fillstyle="none")
         mean = sum(values) / len(values)
         axes.plot([mean, mean], [place - 0.28, place + 0.28], color=INK, linewidth=2.2)
-    axes.set_yticks(range(len(rows)), [_shorten(name) for name, *_ in rows])
+    axes.set_yticks(range(len(rows)), [_shorten(name) for name, *_ in rows], parse_math=False)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.margins(x=0.06)
     return _finish(figure, description)
@@ -121,7 +123,12 @@ def _finish(figure: Any, description: str) -> str:
     from matplotlib import pyplot
 
     stream = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "biosmith"}):
+    with (
+        matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "biosmith"}),
+        warnings.catch_warnings(),
+    ):
+        # The letters are drawn by the browser, whatever matplotlib's own font has.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(stream, format="svg", bbox_inches="tight", transparent=True, metadata={"Date": None})
     pyplot.close(figure)
     svg = stream.getvalue()

@@ -81,9 +81,11 @@ def _paragraphs(
     path: Path, question: dict[str, Any], rejects: Rejects, counts: Counter[str], keep_unanswered: bool
 ) -> list[dict[str, Any]]:
     id, synonyms = str(question["id"]), exact_answers(question.get("exact_answer"))
-    texts = dict.fromkeys(
-        str(s["text"]) for s in question.get("snippets") or () if isinstance(s, dict) and s.get("text")
-    )
+    snippets = question.get("snippets") or []
+    if not isinstance(snippets, list):
+        rejects.add(path, f"question {id}", "its snippets are no list", snippets)
+        return []
+    texts = dict.fromkeys(str(s["text"]) for s in snippets if isinstance(s, dict) and s.get("text"))
     if not texts:
         rejects.add(path, f"question {id}", "has no snippet")
     if not synonyms and not keep_unanswered:

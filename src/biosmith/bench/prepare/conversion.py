@@ -78,21 +78,25 @@ def convert(source: Path, out: Path, to: str | None = None, *, keep_unanswered: 
     """
     if not source.exists():
         raise UsageError(f"{source} does not exist")
-    report = out.with_name(out.name + ".report.jsonl")
-    report.unlink(missing_ok=True)
     release = find_release(source)
     _require_texts(source)
+    to_squad = to == SQUAD or (to is None and is_bioasq(source))
+    format = SQUAD if to_squad else formats.find_writer(out, to or _suffix_format(out))
+    if out.is_dir():
+        require_new_folder(out)
+    report = out.with_name(out.name + ".report.jsonl")
+    report.unlink(missing_ok=True)  # that of an earlier output, which is made anew
     with Rejects(report) as rejects:
-        if to == SQUAD or (to is None and is_bioasq(source)):
+        if to_squad:
             counts = bioasq_to_squad(source, out, rejects, keep_unanswered=keep_unanswered)
             made = Conversion(SQUAD, [out], counts)
-        elif (to or formats.find_writer(out, _suffix_format(out))) == TAGS:
+        elif format == TAGS:
             made = _to_tags(source, release, out, rejects)
         else:
             documents = read_release(release, rejects) if release else formats.read(source, rejects=rejects)
-            written = formats.write(documents, out, format=to)
+            written = formats.write(documents, out, format=format)
             counts = Counter(documents=written.documents, mentions=written.mentions)
-            made = Conversion(to or formats.find_writer(out), [out], counts, written.lost)
+            made = Conversion(format, [out], counts, written.lost)
     made.set_aside = rejects.count
     made.report = report if rejects.count else None
     return made

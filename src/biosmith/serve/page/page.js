@@ -10,7 +10,7 @@
     "decrease in blood pressure and heart rate produced by intravenous clonidine was inhibited or reversed by naloxone. Naloxone alone " +
     "did not affect either blood pressure or heart rate. Patients with familial adenomatous polyposis, Duchenne muscular dystrophy or " +
     "gout who took allopurinol developed Stevens-Johnson syndrome more often than patients with breast cancer treated with tamoxifen.";
-  let state = { documents: [], failed: [] }, types = new Map(), off = new Set(), least = 0, current = null;
+  let state = { documents: [], failed: [] }, types = new Map(), off = new Set(), least = 0, current = null, asked = 0;
 
   // ---------------------------------------------------------------- small things
   const make = (tag, attributes = {}, ...children) => {
@@ -37,9 +37,14 @@
     return hue;
   };
 
+  // Where the browser keeps nothing, what is kept is kept as long as the page is open.
+  const kept = {};
+  const keep = (store, name, value) => { kept[name] = value; try { window[store].setItem(name, value); } catch { /* cookies are blocked */ } };
+  const recall = (store, name) => { try { return window[store].getItem(name); } catch { return kept[name] ?? null; } };
+
   // ---------------------------------------------------------------- the service
   const call = async (path, options = {}) => {
-    const token = sessionStorage.getItem("token"), headers = { ...options.headers };
+    const token = recall("sessionStorage", "token"), headers = { ...options.headers };
     if (token) headers.Authorization = `Bearer ${token}`;
     const answer = await fetch(path, { ...options, headers });
     if (answer.status === 401 && await askToken()) return call(path, options);
@@ -55,7 +60,7 @@
     const dialog = $("ask");
     dialog.returnValue = "";
     dialog.addEventListener("close", () => {
-      if (dialog.returnValue === "ok" && $("token").value) sessionStorage.setItem("token", $("token").value);
+      if (dialog.returnValue === "ok" && $("token").value) keep("sessionStorage", "token", $("token").value);
       resolve(dialog.returnValue === "ok" && $("token").value !== "");
     }, { once: true });
     dialog.showModal();
@@ -74,11 +79,14 @@
   const annotate = async source => {
     if (typeof source === "string" && !source.trim()) { say("There is no text to annotate."); $("text").focus(); return; }
     if (typeof source === "string" && /^\s*\d{1,8}\s*$/.test(source)) { say("The service has no network to look a PMID up; paste or open the citation itself (PubMed, “Save”, format PubMed or XML).", true); return; }
+    const turn = ++asked;  // an answer that comes after a later question is not shown
     $("go").disabled = true;
     say("Annotating …");
     const began = performance.now();
     try {
-      state = await (await call(...requestFor(source))).json();
+      const answer = await (await call(...requestFor(source))).json();
+      if (turn !== asked) return;
+      state = answer;
       show();
       const mentions = state.documents.reduce((n, d) => n + d.mentions.length, 0), relations = state.documents.reduce((n, d) => n + d.relations.length, 0);
       const seconds = ((performance.now() - began) / 1000).toFixed(2);
@@ -86,9 +94,9 @@
         (state.failed.length ? `; ${count(state.failed.length, "record")} failed: ${state.failed[0].reason}` : ""), state.failed.length > 0);
       if (innerWidth < 900) $("result").scrollIntoView();
     } catch (error) {
-      say(error.message === "Failed to fetch" ? "The service does not answer." : error.message, true);
+      if (turn === asked) say(error.message === "Failed to fetch" ? "The service does not answer." : error.message, true);
     } finally {
-      $("go").disabled = false;
+      if (turn === asked) $("go").disabled = false;
     }
   };
 
@@ -348,7 +356,7 @@
   $("arcs").addEventListener("change", wireAll);
   $("go").addEventListener("click", () => annotate($("text").value));
   $("example").addEventListener("click", () => { $("text").value = EXAMPLE; annotate(EXAMPLE); });
-  $("clear").addEventListener("click", () => { $("text").value = ""; state = { documents: [], failed: [] }; show(); $("clear").hidden = true; say(""); $("text").focus(); });
+  $("clear").addEventListener("click", () => { asked++; $("go").disabled = false; $("text").value = ""; state = { documents: [], failed: [] }; show(); $("clear").hidden = true; say(""); $("text").focus(); });
   $("file").addEventListener("change", event => { const [file] = event.target.files; if (file) open_(file); event.target.value = ""; });
   const open_ = file => { $("text").value = ""; $("text").placeholder = file.name; annotate(file); };
   const input = $("input");
@@ -365,9 +373,9 @@
   const theme = () => {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
-    localStorage.setItem("theme", root.dataset.theme);
+    keep("localStorage", "theme", root.dataset.theme);
   };
-  if (localStorage.getItem("theme")) root.dataset.theme = localStorage.getItem("theme");
+  if (recall("localStorage", "theme")) root.dataset.theme = recall("localStorage", "theme");
   $("theme").addEventListener("click", theme);
   $("help").addEventListener("click", () => $("keys").showModal());
   document.addEventListener("keydown", event => {
