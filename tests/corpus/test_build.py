@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -566,3 +567,42 @@ def test_real_fixtures_are_built_and_counted(shared_data: Path, tmp_path: Path) 
     assert sum(len(d.text.split()) for d in found) == counts["words"]
     assert sum(len(d.passages) for d in found) == counts["passages"]
     assert len({d.id for d in found}) == len(found)
+
+
+def test_a_text_that_says_that_it_is_deleted_is_a_text(tmp_path: Path) -> None:
+    # Only "medline" gives deletions, which have no text; any JSON line may have a key of that name.
+    write_jsonl(tmp_path / "a.jsonl", [{"id": "1", "text": "Some text that stays.", "deleted": True}])
+    assert build_corpus(tmp_path / "a.jsonl", tmp_path / "out").counts["documents"] == 1
+
+
+def test_a_source_whose_name_is_not_utf8_is_refused_by_name(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    try:
+        Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.txt")).write_text("Some text.", encoding="utf-8")
+    except (OSError, UnicodeError):
+        pytest.skip("this file system has no such names")
+    with pytest.raises(UsageError, match=r"caf\\udce9.txt.* is not UTF-8"):
+        build_corpus(folder, tmp_path / "out")
+
+
+def test_a_file_that_cannot_be_opened_is_set_aside_and_does_not_stop_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("a", "locked"):
+        write_jsonl(tmp_path / "in" / f"{name}.jsonl", [{"id": name, "text": f"Some text of {name}."}])
+    whole = Path.open
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name == "locked.jsonl":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return whole(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    manifest = build_corpus(tmp_path / "in", tmp_path / "out")
+    assert (manifest.counts["documents"], manifest.counts["set_aside_reasons"]) == (
+        1,
+        {"cannot be read: Permission denied": 1},
+    )
+    assert ["digest" in source for source in manifest.inputs] == [True, False]

@@ -23,6 +23,7 @@ def cleaned_abstract(text: str) -> str:
         ("first\r\n\r\n  second", "first\nsecond"),
         ("P &lt; 0.05 &amp; &alpha;-, &#946;-", "P < 0.05 & α-, β-"),
         ("con\u00adtinued zero\u200bwidth \ufeffmark", "continued zerowidth mark"),
+        ("left\u200e to\u200f right\u061c marks", "left to right marks"),
         ("nul\x00 bell\x07 esc\x1b[0m", "nul bell esc[0m"),
         ("lone \ud800surrogate", "lone surrogate"),
         ("e\u0301tude", "étude"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
@@ -219,3 +220,47 @@ def test_bytes_that_are_not_utf8_are_replaced_in_json_and_told_once(size: int) -
         read = b"".join(iter(lambda stream=stream: stream.read(4096), b""))
         assert json.loads(read) == json.loads(text.decode("utf-8", "replace"))
         assert rejects.count == told
+
+
+def test_a_folder_that_cannot_be_looked_into_is_no_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "a.txt").write_text("Some text.", encoding="utf-8")
+    look = os.scandir
+
+    def refuse(path: str) -> object:
+        if Path(path).name == "locked":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(UsageError, match="locked cannot be read: Permission denied"):
+        files.walk(tmp_path)
+
+
+def test_compression_is_known_by_suffixes_in_capitals(tmp_path: Path) -> None:
+    with files.create(tmp_path / "X.JSONL.GZ") as stream:
+        stream.write(b"text")
+    assert gzip.decompress((tmp_path / "X.JSONL.GZ").read_bytes()) == b"text"
+
+
+def test_artefacts_without_documents_are_passed_over_in_a_folder_of_files(tmp_path: Path) -> None:
+    for folder in ("raw", "vocab", "vocab/checkpoints"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.txt").write_text("[PAD]", encoding="utf-8")
+    Manifest("vocabulary").save(tmp_path / "vocab")
+    assert files.walk(tmp_path) == [tmp_path / "raw" / "a.txt"]
+
+
+def test_links_that_lead_to_no_file_are_passed_over_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.txt").write_text("Some text.", encoding="utf-8")
+    (tmp_path / "b.txt").symlink_to("not-fetched.txt")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "c").symlink_to(tmp_path / "elsewhere")
+    with caplog.at_level("WARNING", "biosmith"):
+        assert files.walk(tmp_path) == [tmp_path / "a.txt"]
+    assert "2 links" in caplog.text and "b.txt" in caplog.text

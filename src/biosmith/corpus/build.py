@@ -291,7 +291,7 @@ def _name_artefacts(inputs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
     for one in inputs:
         path = Path(one["path"])
         held = artefacts[path.parent].files.get(path.name, {}) if path.parent in artefacts else {}
-        if held.get("digest") == one["digest"]:
+        if held and held.get("digest") == one.get("digest"):
             named.setdefault(str(path.parent), describe_input(path.parent))
         else:
             named[str(path)] = one
@@ -311,7 +311,7 @@ def _shorten(inputs: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]
             "kind": "folder",
             "files": len(held),
             "bytes": sum(one["bytes"] for one in held),
-            "digest": digest_value([[Path(one["path"]).name, one["digest"]] for one in held]),
+            "digest": digest_value([[Path(one["path"]).name, one.get("digest")] for one in held]),
         }
         for path, held in folders.items()
     ]

@@ -192,7 +192,7 @@ def _take(batch: list[Document], intake: _Intake, writer: ParquetWriter) -> None
     cleaned: list[tuple[int, Document]] = []
     for i, document in enumerate(batch):
         record = records[i]
-        if document.infons.get("deleted") == "true":
+        if document.infons.get("deleted") == "true" and not document.text:  # as "medline" reads deletions
             record["key"], record["row"] = name_hash(f"pmid {document.infons.get('pmid')} citation"), DELETION
             continue
         document = clean(document, intake.boilerplate)
@@ -251,4 +251,8 @@ def name_hash(name: str | None) -> int:
 
 
 def _describe(path: str, size: int) -> dict[str, Any]:
-    return {"path": path, "kind": "file", "bytes": size, "digest": digest_file(Path(path))}
+    described = {"path": path, "kind": "file", "bytes": size}
+    try:
+        return described | {"digest": digest_file(Path(path))}
+    except OSError:  # a file that could not be read was set aside
+        return described

@@ -13,6 +13,7 @@ from typing import Any
 from biosmith.artefact import digest_value, to_plain, write_json
 from biosmith.corpus.options import BuildOptions
 from biosmith.errors import BadInput, UsageError
+from biosmith.surrogates import replace_surrogates
 from biosmith.text.formats import find_files
 
 UNIT_BYTES = 32 * 2**20  # a unit takes further files until it has so many bytes
@@ -90,7 +91,7 @@ def make_plan(
     order of their numbers among themselves, for a later one replaces and deletes citations of an earlier one.
 
     Raises:
-        UsageError: a source does not exist.
+        UsageError: a source does not exist, or has a name that is not UTF-8.
         BadInput: there is no file in the sources.
     """
     made = None if out is None else out.resolve()
@@ -102,6 +103,8 @@ def make_plan(
         )
     described = []
     for path in in_nlm_order(paths):
+        if replace_surrogates(str(path)) != str(path):
+            raise UsageError(f"the name of {path!r} is not UTF-8, and no manifest can hold it; rename it")
         status = path.stat()
         described.append(Source(str(path), status.st_size, status.st_mtime_ns))
     return Plan(options, tuple(described), exclusion)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-MOST_GAPS = (
-    2**20
-)  # characters between passages; an offset of a billion in a small file must not fill the memory
+# Characters between passages, where they are more than those in them; an offset of a billion in a small file must not
+# fill the memory.
+MOST_GAPS = 2**20
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -135,14 +135,15 @@ class Document:
         Raises:
             ValueError: passages overlap or are out of order, or lie absurdly far apart.
         """
-        laid, parts, position, gap = tuple(passages), [], 0, 0
+        laid, parts, position, gap, size = tuple(passages), [], 0, 0, 0
         for passage in laid:
             if passage.offset < position:
                 raise ValueError(
                     f"passage at {passage.offset} begins before the end of the one before it ({position})"
                 )
             gap += passage.offset - position
-            if gap > MOST_GAPS:
+            size += len(passage.text)
+            if gap > max(MOST_GAPS, size):
                 raise ValueError(
                     f"passages leave gaps of more than {MOST_GAPS:,} characters (offset {passage.offset})"
                 )

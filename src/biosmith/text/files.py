@@ -9,6 +9,7 @@ import codecs
 import contextlib
 import gzip
 import io
+import logging
 import lzma
 import os
 import re
@@ -18,12 +19,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, Any, cast
 
 from biosmith.artefact import MANIFEST, is_artefact, load_manifest, write_by_rename
-from biosmith.errors import UsageError
+from biosmith.errors import UsageError, shorten
 from biosmith.rejects import REJECTS, Rejects
+from biosmith.surrogates import replace_surrogates
 
 HEAD = 1 << 16  # bytes that formats get to look at
 COMPRESSED = (".gz", ".xz")
@@ -35,6 +37,7 @@ WITHOUT_DOCUMENTS = ("vocabulary", "tokens", "sentences", "run", "model", "tuned
 # What reading raises when a compressed stream or an archive is cut or damaged.
 BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile)
 
+log = logging.getLogger("biosmith")
 Companions = Mapping[str, tuple[str, ...]]  # suffix of a main file -> suffixes of the files that belong to it
 
 
@@ -59,32 +62,56 @@ class Entry:
 def walk(source: str | os.PathLike[str]) -> list[Path]:
     """The files of a folder and all folders in it, sorted by path; of a file, the file itself.
 
-    Hidden files, checksum side files, links to folders, and the manifest and the list of rejects of a biosmith artefact
-    are passed over.
+    Hidden files, checksum side files, the manifest and the list of rejects of a biosmith artefact, and in the folder
+    artefacts that hold no documents are passed over; so are links to folders or to nothing, with a warning.
 
     Raises:
-        UsageError: the path does not exist, is a pipe, or is an artefact that holds no documents.
+        UsageError: the path does not exist, is a pipe, or is an artefact that holds no documents; it or a folder in it
+            cannot be looked into.
     """
     root = Path(source)
-    if str(root) == "-" or (root.exists() and not root.is_file() and not root.is_dir()):
+    try:
+        exists = root.exists()
+    except OSError as error:  # too long for a path, say, or in a folder that is locked
+        raise UsageError(f"{shorten(str(root))} cannot be read: {error.strerror}") from error
+    if str(root) == "-" or (exists and not root.is_file() and not root.is_dir()):
         raise UsageError(
             f"{root} is no file; pipes are not read, save what they give in a file and name that"
         )
-    if not root.exists():
+    if not exists:
         raise UsageError(f"{root} does not exist")
     if not root.is_dir():
         return [root]
     if is_artefact(root) and (kind := load_manifest(root).kind) in WITHOUT_DOCUMENTS:
         raise UsageError(f"{root} is a {kind} artefact, which holds no documents")
-    found = []
-    for folder, subfolders, names in os.walk(root):
+    found: list[Path] = []
+    odd: list[Path] = []
+    for folder, subfolders, names in os.walk(root, onerror=_refuse_folder):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        own = (MANIFEST, REJECTS) if MANIFEST in names and is_artefact(Path(folder)) else ()
+        odd += [path for name in subfolders if (path := Path(folder, name)).is_symlink()]
+        own: tuple[str, ...] = ()
+        if MANIFEST in names and is_artefact(Path(folder)):
+            if load_manifest(Path(folder)).kind in WITHOUT_DOCUMENTS:
+                subfolders.clear()
+                continue
+            own = (MANIFEST, REJECTS)
         for name in names:
             passed_over = name.startswith(".") or name.endswith(SIDE_FILES) or name in own
-            if not passed_over and Path(folder, name).is_file():
-                found.append(Path(folder, name))
+            if not passed_over:
+                path = Path(folder, name)
+                (found if path.is_file() else odd).append(path)
+    if odd:
+        log.warning(
+            "%s: %d links to folders or to nothing and special files were passed over, the first: %s",
+            root,
+            len(odd),
+            min(odd),
+        )
     return sorted(found)
+
+
+def _refuse_folder(error: OSError) -> None:
+    raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def entries(path: Path, companions: Companions) -> Iterator[Entry]:
@@ -127,10 +154,10 @@ def create(path: Path) -> Iterator[IO[bytes]]:
     The same content gives the same bytes: no time stamps are written.
     """
     with write_by_rename(path) as temporary, temporary.open("wb") as raw:
-        if path.suffix == ".gz":
+        if path.suffix.lower() == ".gz":
             with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as stream:
                 yield cast("IO[bytes]", stream)
-        elif path.suffix == ".xz":
+        elif path.suffix.lower() == ".xz":
             with lzma.open(raw, "wb") as stream:
                 yield cast("IO[bytes]", stream)
         else:
@@ -155,6 +182,19 @@ def text_lines(
             yield number, line
 
 
+def stem(file: str) -> str:
+    """The name of a file without its folders, its compression and its suffix: what its documents are called after.
+
+    Bytes of the name that are not UTF-8 become U+FFFD.
+
+    >>> stem("notes/NCT01.txt.gz")
+    'NCT01'
+    """
+    name = PurePath(file).name
+    bare = name[: len(name) - len(name.lower()) + len(strip_compression(name))]
+    return replace_surrogates(bare.rpartition(".")[0] or name)
+
+
 def strip_compression(name: str) -> str:
     """The lower-cased name without ".gz" or ".xz"."""
     lowered = name.lower()
@@ -172,7 +212,8 @@ def split_suffix(name: str, suffixes: Iterable[str]) -> tuple[str, str] | None:
     bare = strip_compression(name)
     for suffix in sorted(suffixes, key=len, reverse=True):
         if bare.endswith(suffix):
-            return name[: len(bare) - len(suffix)], suffix
+            cut = len(name.lower()) - len(bare) + len(suffix)  # in lower case a name may be longer
+            return name[: len(name) - cut], suffix
     return None
 
 
@@ -326,12 +367,13 @@ def _is_document(name: str) -> bool:
 
 
 def _zip_members(archive: zipfile.ZipFile, name: str, companions: Companions) -> Iterator[Entry]:
-    names = [
-        info.filename for info in archive.infolist() if not info.is_dir() and _is_document(info.filename)
-    ]
-    skipped = drop_companions(names, companions)
-    known = set(names)
-    for member in names:
+    # Two members may have one name, by which the library finds the last of them only.
+    members = [info for info in archive.infolist() if not info.is_dir() and _is_document(info.filename)]
+    known = {info.filename for info in members}
+    skipped = drop_companions(known, companions)
+    failed: list[zipfile.BadZipFile] = []
+    for info in members:
+        member = info.filename
         if member in skipped:
             continue
         with contextlib.ExitStack() as stack:
@@ -347,14 +389,24 @@ def _zip_members(archive: zipfile.ZipFile, name: str, companions: Companions) ->
                         )
                 return None
 
-            stream, head = _open_decompressed(stack.enter_context(_open_member(archive, member)))
+            try:
+                opened = stack.enter_context(_open_member(archive, info))
+            except zipfile.BadZipFile as error:
+                failed.append(error)
+                continue
+            stream, head = _open_decompressed(opened)
             yield Entry(f"{name}/{member}", stream, head, beside)
+    if failed:
+        raise zipfile.BadZipFile(
+            f"{len(failed)} of {len(members)} members cannot be opened, the first: {failed[0]}"
+        )
 
 
-def _open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+def _open_member(archive: zipfile.ZipFile, member: str | zipfile.ZipInfo) -> IO[bytes]:
     try:
-        return archive.open(name)
-    except (RuntimeError, NotImplementedError) as error:  # a password, or a compression that is not supported
+        return archive.open(member)
+    except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:  # a password, say, or damage
+        name = member if isinstance(member, str) else member.filename
         raise zipfile.BadZipFile(f"{name}: {error}") from error
 
 

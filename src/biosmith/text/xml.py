@@ -346,6 +346,12 @@ def root_name(head: bytes) -> str | None:
     return root[1].rpartition(":")[2] if root else None
 
 
+def as_utf8(head: bytes) -> bytes:
+    """The first bytes of a file as they would be in UTF-8, to look for names in them."""
+    encoding = _wide_encoding(head)
+    return head if encoding is None else head.decode(encoding, "replace").encode("utf-8", "replace")
+
+
 def _wide_encoding(head: bytes) -> str | None:
     """UTF-16 with its order of bytes, if a file begins as one in it does."""
     if head.startswith(codecs.BOM_UTF16_LE) or head[:4] == b"<\0?\0":

@@ -354,3 +354,39 @@ def test_a_bad_byte_costs_its_line_and_not_the_rest(
     damaged = [item for item in rejects.items if item["reason"].startswith("not UTF-8")]
     assert len(damaged) == sum("\xff" in line for line in text + mentions)
     assert all("line " in item["record"] and "\ufffd" in item["value"] for item in damaged)
+
+
+def test_a_header_may_have_names_of_several_words(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text(
+        "PMID\tTitle\tPublication Date\tAbstract\n7\tA title.\t2020\tSome text.\n", encoding="utf-8"
+    )
+    (document,) = read(path, rejects=Rejects(strict=True))
+    assert (document.id, document.text, document.infons) == (
+        "7",
+        "A title. Some text.",
+        {"Publication Date": "2020"},
+    )
+
+
+def test_sentences_whose_labels_look_like_tags_are_a_table(tmp_path: Path) -> None:
+    rows = ["the mass is smooth and round\tB\n", "the mass has spikes\tM\n"] * 3
+    (tmp_path / "train.tsv").write_text("".join(rows), encoding="utf-8")
+    documents = list(read(tmp_path / "train.tsv", rejects=Rejects(strict=True)))
+    assert [d.infons["label"] for d in documents] == ["B", "M"] * 3
+    assert documents[0].text == "the mass is smooth and round"
+
+
+@pytest.mark.parametrize(("name", "separator"), [("x.tsv", "\t"), ("x.csv", ",")])
+def test_a_second_column_of_one_name_is_not_lost(tmp_path: Path, name: str, separator: str) -> None:
+    rows = [["id", "text", "text"], ["1", "One text.", "Another."]]
+    (tmp_path / name).write_text("".join(separator.join(row) + "\n" for row in rows), encoding="utf-8")
+    (document,) = read(tmp_path / name, rejects=Rejects(strict=True))
+    assert (document.text, document.infons) == ("One text.", {"text 2": "Another."})
+
+
+def test_an_article_of_squad_outside_of_data_is_no_empty_file(tmp_path: Path) -> None:
+    rejects = Rejects()
+    (tmp_path / "x.json").write_text('{"title": "T", "paragraphs": [{"context": "x", "qas": []}]}')
+    assert list(read(tmp_path / "x.json", rejects=rejects)) == []
+    assert [item["reason"] for item in rejects.items] == ['has no articles, which are in the list "data"']

@@ -429,3 +429,44 @@ def test_a_byte_that_is_not_utf8_costs_no_document(tmp_path: Path) -> None:
     rejects = Rejects()
     assert [(d.id, d.text) for d in read(path, rejects=rejects)] == [("1", "a\ufffdb"), ("2", "ab")]
     assert list(rejects.reasons) == ["bytes that are not UTF-8 are read as U+FFFD"]
+
+
+def test_ids_that_are_the_number_0_are_kept_and_their_relations_hold(tmp_path: Path) -> None:
+    annotations = [
+        {"id": n, "infons": {"type": "Gene"}, "text": t, "locations": [{"offset": o, "length": 1}]}
+        for n, (t, o) in enumerate([("A", 0), ("B", 2)])
+    ]
+    relation = {
+        "id": 0,
+        "infons": {"type": "binds"},
+        "nodes": [{"refid": 0, "role": "x"}, {"refid": 1, "role": "y"}],
+    }
+    passage = {"offset": 0, "text": "A B", "infons": {}, "annotations": annotations}
+    value = {"documents": [{"id": 0, "passages": [passage], "relations": [relation]}]}
+    (tmp_path / "x.bioc.json").write_text(json.dumps(value), encoding="utf-8")
+    (document,) = read(tmp_path / "x.bioc.json", rejects=Rejects(strict=True))
+    assert (document.id, [m.id for m in document.mentions], document.relations[0].id) == (
+        "0",
+        ["0", "1"],
+        "0",
+    )
+    assert [a.target for a in document.relations[0].arguments] == ["0", "1"]
+
+
+def test_gaps_that_are_absurd_together_cost_their_spaces_and_not_the_run(tmp_path: Path) -> None:
+    passages = [{"offset": offset, "text": "Some text."} for offset in (0, 700_000, 1_400_000)]
+    (tmp_path / "x.bioc.json").write_text(json.dumps({"documents": [{"id": "1", "passages": passages}]}))
+    rejects = Rejects()
+    (document,) = read(tmp_path / "x.bioc.json", rejects=rejects)
+    assert [p.offset for p in document.passages] == [0, 700_000, 700_011]
+    assert [item["value"] for item in rejects.items] == ["passage at 1400000, the one before ends at 700010"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_collection_may_be_in_utf16(tmp_path: Path, encoding: str) -> None:
+    xml = (
+        f'<?xml version="1.0" encoding="{encoding}"?><collection><source>s</source><document><id>1</id><passage>'
+        "<offset>0</offset><text>café</text></passage></document></collection>"
+    )
+    (tmp_path / "x.xml").write_bytes(xml.encode(encoding))
+    assert [d.text for d in read(tmp_path / "x.xml", rejects=Rejects(strict=True))] == ["café"]

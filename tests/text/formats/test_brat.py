@@ -160,3 +160,27 @@ def test_a_folder_that_holds_something_is_not_written_to(tmp_path: Path) -> None
     (tmp_path / "there.txt").touch()
     with pytest.raises(UsageError, match="exists already"):
         write([], tmp_path, format="brat")
+
+
+def test_a_text_whose_annotations_are_a_blank_line_is_read(tmp_path: Path) -> None:
+    document = read_pair(tmp_path, "\n")
+    assert (document.id, document.mentions) == ("a", ())
+    assert document.text == TEXT.strip().replace("\n", " ")
+
+
+def test_a_text_that_is_not_utf8_is_named_and_shown(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("Café BRCA1".encode("cp1252"))
+    (tmp_path / "a.ann").write_text("T1\tGene 5 10\tBRCA1\n", encoding="utf-8")
+    rejects = Rejects()
+    assert list(read(tmp_path, rejects=rejects)) == []
+    (item,) = rejects.items
+    assert (item["record"], item["value"]) == ("the .txt file beside it", "Caf\ufffd BRCA1")
+    assert item["reason"].startswith("not UTF-8")
+
+
+def test_annotations_are_found_beside_a_name_that_is_longer_in_lower_case(tmp_path: Path) -> None:
+    # "İ" is two characters in lower case.
+    (tmp_path / "İx.txt").write_text("BRCA1", encoding="utf-8")
+    (tmp_path / "İx.ann").write_text("T1\tGene 0 5\tBRCA1\n", encoding="utf-8")
+    (document,) = read(tmp_path, rejects=Rejects(strict=True))
+    assert (document.id, len(document.mentions)) == ("İx", 1)

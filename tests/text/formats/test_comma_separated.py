@@ -84,3 +84,17 @@ def test_a_quotation_mark_that_is_never_closed_costs_its_line_and_not_the_rest_o
     documents, reasons = read(tmp_path / "t.csv", content)
     assert [(document.id, document.text) for document in documents] == [("1", "a"), ("3", "b"), ("4", "c")]
     assert reasons == [("line 3", "is no row: unexpected end of data")]
+
+
+def test_lines_may_end_as_those_of_spreadsheets_on_old_macs(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'id,title,abstract\r1,T,"A\rb"\r2,T,A c\r')
+    found = [(d.id, d.text) for d in biosmith.read(path, rejects=Rejects(strict=True))]
+    assert found == [("1", "T A\rb"), ("2", "T A c")]
+
+
+def test_a_header_that_is_not_utf8_is_shown_in_the_list_of_rejects(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"caf\xe9,n\n1,2\n")
+    with Rejects(tmp_path / "rejects.jsonl") as rejects:
+        assert list(biosmith.read(tmp_path / "t.csv", rejects=rejects)) == []
+    assert [(item["record"], item["value"]) for item in rejects.items] == [("line 1", "caf\ufffd,n")]

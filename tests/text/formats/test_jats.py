@@ -326,3 +326,51 @@ def test_the_mark_that_a_footnote_begins_with_is_no_letter_of_its_first_word(inn
 
 def test_an_isotope_that_begins_a_paragraph_is_no_mark() -> None:
     assert sentence("<sup>a</sup>Includes this.") == "aIncludes this."
+
+
+def test_two_translated_abstracts_of_one_language_are_both_kept() -> None:
+    meta = "".join(
+        f'<trans-abstract xml:lang="es"><p>{text}</p></trans-abstract>' for text in ("Resumen.", "Otro.")
+    )
+    (document,) = parse(article(meta=meta))
+    assert document.infons["other_abstract_es"] == "Resumen. Otro."
+
+
+def test_comments_are_no_part_of_a_translated_title() -> None:
+    group = "<trans-title>Titel</trans-title><!-- checked -->"
+    xml = article().replace(
+        "</article-title>", f'</article-title><trans-title-group xml:lang="de">{group}</trans-title-group>'
+    )
+    (document,) = parse(xml)
+    assert document.infons["title_de"] == "Titel"
+
+
+@pytest.mark.parametrize(
+    ("body", "kinds"),
+    [
+        ("<sec>\n  {f}\n  <p>Text.</p></sec>", ["formula", "paragraph"]),
+        ("<p>\n  {f}\n</p>", ["formula"]),
+        ("<p>{f}\n{f} where x is small.</p>", ["formula", "paragraph"]),
+        ("<p>{f} <italic>x</italic> is small.</p>", ["paragraph"]),
+    ],
+)
+def test_a_formula_stands_by_itself_whether_lines_break_after_it_or_not(body: str, kinds: list[str]) -> None:
+    formula = "<disp-formula><mml:math><mml:mi>x</mml:mi></mml:math></disp-formula>"
+    assert [kind for kind, _, _ in body_of(body.format(f=formula))] == kinds
+
+
+def test_a_year_that_is_empty_does_not_stand_for_another() -> None:
+    meta = "<pub-date><year/></pub-date><pub-date><year>2011</year></pub-date>"
+    assert parse(article(meta=meta))[0].infons["year"] == "2011"
+
+
+@pytest.mark.parametrize("kind", ["fig", "table-wrap"])
+def test_captions_of_groups_are_captions_with_their_titles(kind: str) -> None:
+    one = f"<{kind}><label>A</label><caption><p>One.</p></caption></{kind}>"
+    caption = "<label>3</label><caption><title>Group.</title><p>Of two.</p></caption>"
+    name = f"{kind.partition('-')[0]}_caption"
+    assert body_of(f"<{kind}-group>{caption}{one}</{kind}-group>") == [
+        (name, "3", "Group."),
+        (name, "3", "Of two."),
+        (name, "A", "One."),
+    ]

@@ -178,3 +178,17 @@ def test_true_is_no_name(tmp_path: Path, key: str) -> None:
     assert list(rejects.reasons) == (
         ["id is a JSON boolean, not a string or a whole number"] if key == "id" else []
     )
+
+
+@pytest.mark.parametrize("key", ["annotations", "record", "documents", "locations"])
+def test_keys_that_other_formats_have_too_are_infons_of_a_line_with_a_text(tmp_path: Path, key: str) -> None:
+    (tmp_path / "x.jsonl").write_text(f'{{"id": "1", "text": "Some text.", "{key}": 3}}\n', encoding="utf-8")
+    (document,) = read(tmp_path / "x.jsonl", rejects=Rejects(strict=True))
+    assert (document.text, document.infons) == ("Some text.", {key: "3"})
+
+
+def test_an_identifier_that_is_null_is_none(tmp_path: Path) -> None:
+    line = {"id": "1", "text": "BRCA1", "mentions": [{"start": 0, "end": 5, "ids": [None, 672]}]}
+    (tmp_path / "x.jsonl").write_text(json.dumps(line), encoding="utf-8")
+    (document,) = read(tmp_path / "x.jsonl", rejects=Rejects(strict=True))
+    assert document.mentions[0].ids == ("672",)

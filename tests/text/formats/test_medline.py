@@ -354,3 +354,28 @@ def test_what_follows_a_compressed_file_costs_none_of_its_citations(tmp_path: Pa
     rejects = Rejects()
     assert [d.id for d in biosmith.read(path, rejects=rejects)] == ["1", "2", "3", "4"]
     assert [item["record"] for item in rejects.items] == ["after 4"]
+
+
+@pytest.mark.parametrize(
+    ("date", "year"),
+    [("1998 Dec-1999 Jan", "1998"), ("Winter 1998", "1998"), ("Summer", None)],
+)
+def test_the_year_is_found_wherever_the_words_of_a_date_have_it(date: str, year: str | None) -> None:
+    issue = f"<JournalIssue><PubDate><MedlineDate>{date}</MedlineDate></PubDate></JournalIssue>"
+    assert one(f"<Journal>{issue}</Journal>").infons.get("year") == year
+
+
+def test_the_words_for_an_abstract_that_nlm_does_not_have_are_none() -> None:
+    def other(language: str) -> str:
+        text = "Abstract available from the publisher."
+        return f'<OtherAbstract Type="Publisher" Language="{language}"><AbstractText>{text}</AbstractText></OtherAbstract>'
+
+    document = one(rest=other("eng") + other("fre"))
+    assert passages(document) == [("title", "", "A title.")]
+    assert "other_abstract_fre" not in document.infons
+
+
+def test_the_error_of_a_server_is_no_empty_file() -> None:
+    rejects = Rejects()
+    assert parse("<eFetchResult><ERROR>ID list is empty!</ERROR></eFetchResult>", rejects) == []
+    assert [(i["record"], i["value"]) for i in rejects.items] == [("line 1", "ID list is empty!")]

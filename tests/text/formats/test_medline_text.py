@@ -116,3 +116,21 @@ def test_the_real_files_read_and_the_asn1_file_is_one_clear_reject(shared_data: 
     (item,) = rejects.items
     assert Path(item["file"]).name == "efetch_asn1.txt"
     assert item["reason"].startswith("ASN.1 is not read")
+
+
+def test_lines_may_end_in_carriage_returns_alone() -> None:
+    data = b"PMID- 1\rTI  - A title\r      goes on.\rAB  - Text.\r\rPMID- 2\rTI  - Another.\r"
+    found = medline_text.read(io.BytesIO(data), Rejects(strict=True), "x.nbib")
+    assert [(d.id, d.text) for d in found] == [("1", "A title goes on. Text."), ("2", "Another.")]
+
+
+def test_two_other_abstracts_of_one_language_are_both_kept() -> None:
+    data = b"PMID- 1\nTI  - T.\nOAB - Un.\nOABL- fre\nOAB - Deux.\nOABL- fre\n"
+    (document,) = medline_text.read(io.BytesIO(data), Rejects(strict=True), "x.nbib")
+    assert document.infons["other_abstract_fre"] == "Un. Deux."
+
+
+def test_the_year_stands_anywhere_in_the_words_of_a_date() -> None:
+    data = b"PMID- 1\nTI  - T.\nDP  - Winter 1998\n"
+    (document,) = medline_text.read(io.BytesIO(data), Rejects(strict=True), "x.nbib")
+    assert document.infons["year"] == "1998"

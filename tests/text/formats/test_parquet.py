@@ -123,3 +123,10 @@ def test_a_passage_that_is_not_the_text_is_no_document(tmp_path: Path) -> None:
     rejects = Rejects()
     assert list(read(path, rejects=rejects)) == []
     assert "a passage is not the document's text" in rejects.items[0]["value"]
+
+
+def test_ids_of_other_programs_may_be_whole_numbers(tmp_path: Path) -> None:
+    passages = [[{"kind": "title", "text": "A title.", "offset": 0}]]
+    pq.write_table(pa.table({"id": [7], "passages": passages}), tmp_path / "x.parquet")
+    (document,) = read(tmp_path / "x.parquet", rejects=Rejects(strict=True))
+    assert (document.id, document.text) == ("7", "A title.")

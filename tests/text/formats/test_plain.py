@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from biosmith.errors import BadInput
+from biosmith.errors import BadInput, UsageError
 from biosmith.rejects import Rejects
 from biosmith.text.document import Document, Passage
 from biosmith.text.formats import read, write
@@ -74,3 +75,46 @@ def test_written_documents_are_found_again_as_paragraphs(tmp_path: Path) -> None
         "T2\na b",
     ]
     assert report.lost["ids, kinds, labels and infons"] == 2
+
+
+def test_documents_are_named_as_their_file_is_capitals_and_all(tmp_path: Path) -> None:
+    (tmp_path / "NCT01.TXT").write_text("Some text.", encoding="utf-8")
+    assert [d.id for d in read(tmp_path / "NCT01.TXT")] == ["NCT01"]
+    (tmp_path / "Smith.jsonl").write_text('{"text": "Some text."}\n', encoding="utf-8")
+    assert [d.id for d in read(tmp_path / "Smith.jsonl")] == ["Smith-1"]
+
+
+def test_a_name_that_is_not_utf8_gives_an_id_that_every_format_can_write(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/caf\xe9.txt"
+    try:
+        Path(os.fsdecode(path)).write_text("Some text.", encoding="utf-8")
+    except (OSError, UnicodeError):
+        pytest.skip("this file system has no such names")
+    (document,) = read(tmp_path)
+    assert document.id == "caf\ufffd"
+    for name in ("x.parquet", "x.pubtator", "x.conll"):
+        assert write([document], tmp_path / name).documents == 1
+
+
+def test_a_long_text_of_short_paragraphs_is_read_though_its_blank_lines_are_many(tmp_path: Path) -> None:
+    # 600,000 times two line ends are more than `MOST_GAPS`, and less than the text between them.
+    (tmp_path / "x.txt").write_text("Some text.\n\n" * 600_000, encoding="utf-8")
+    (document,) = read(tmp_path / "x.txt")
+    assert (len(document.passages), document.passages[-1].offset) == (600_000, 12 * 599_999)
+
+
+def test_a_file_of_blank_lines_mostly_is_set_aside_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("a" + "\n" * 1_100_000 + "b", encoding="utf-8")
+    rejects = Rejects()
+    assert list(read(tmp_path / "x.txt", rejects=rejects)) == []
+    assert [item["reason"] for item in rejects.items] == [
+        "has more blank than other characters; read it by paragraph or line"
+    ]
+
+
+def test_a_choice_that_an_option_does_not_have_is_refused_with_those_that_it_has(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("Some text.", encoding="utf-8")
+    with pytest.raises(UsageError, match="by='lines' is unknown; valid: file, paragraph, line"):
+        read(tmp_path / "x.txt", by="lines")
+    with pytest.raises(UsageError, match="valid: auto, codepoint, byte, utf16"):
+        read(tmp_path / "x.txt", format="bioc-json", offset_unit="bytes")

@@ -166,3 +166,13 @@ def test_bytes_that_are_not_utf8_cost_their_document_or_mention_and_no_other(tmp
     assert documents[0].mentions == ()
     records = [(item["record"], item["reason"].partition(":")[0]) for item in rejects.items]
     assert records == [("line 3, 1", "not UTF-8"), ("2", "not UTF-8")]
+
+
+def test_offsets_of_several_parts_are_set_aside_and_are_no_relation(tmp_path: Path) -> None:
+    rejects = Rejects()
+    line = "1\t0;8\t7;11\tAspirin and\tChemical"
+    (document,) = read_text(tmp_path, f"{TITLE}\n{ABSTRACT}\n{line}\n1\tCID\t1;2\t3\n", rejects)
+    assert [r.type for r in document.relations] == ["CID"]
+    assert [(item["reason"], item["value"]) for item in rejects.items] == [
+        ("start and end of a mention are not one whole number each", line)
+    ]

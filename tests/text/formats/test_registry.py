@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import inspect
 import io
@@ -267,3 +268,66 @@ def test_a_damaged_file_gives_documents_rejects_or_bad_input_and_nothing_else(
 def test_what_is_no_path_is_refused_by_what_to_give_instead(wrong: object) -> None:
     with pytest.raises(UsageError, match="documents are read from a path or several, not from"):
         biosmith.read(wrong)
+
+
+def test_a_text_in_place_of_a_path_is_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: File name too long"):
+        biosmith.read("A long abstract. " * 300)
+
+
+def test_two_members_of_one_name_are_both_read(tmp_path: Path) -> None:
+    with (
+        zipfile.ZipFile(tmp_path / "x.zip", "w") as archive,
+        pytest.warns(UserWarning, match="Duplicate name"),
+    ):
+        for text in ("One.", "Two."):
+            archive.writestr("a.txt", text)
+    assert [d.text for d in biosmith.read(tmp_path / "x.zip")] == ["One.", "Two."]
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.pubtator", "x.tsv", "x.csv"])
+def test_text_in_utf16_is_named_as_such_where_a_format_does_not_read_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes('{"id": "1", "text": "Some text."}\n'.encode("utf-16"))
+    rejects = Rejects()
+    with contextlib.suppress(BadInput):  # where no file is left
+        assert not ids(tmp_path / name, rejects)
+    assert [item["reason"] for item in rejects.items] == [
+        "UTF-16, in which only XML and plain text are read; save it as UTF-8"
+    ]
+
+
+def test_text_in_utf32_is_refused_and_not_read_as_utf16(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_bytes("Some text.".encode("utf-32"))
+    rejects = Rejects()
+    assert ids(tmp_path / "x.txt", rejects) == []
+    assert [item["reason"] for item in rejects.items] == ["UTF-32 is not read; save it as UTF-8"]
+
+
+def test_a_member_of_an_unknown_compression_does_not_cost_the_members_after_it(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in ("a", "b"):
+            archive.writestr(f"{name}.txt", f"Text of {name}.")
+    data = bytearray((tmp_path / "x.zip").read_bytes())
+    data[data.index(b"PK\x01\x02") + 10] = 9  # Deflate64, with which Windows packs large files
+    (tmp_path / "x.zip").write_bytes(data)
+    rejects = Rejects()
+    assert ids(tmp_path / "x.zip", rejects) == ["b"]
+    (item,) = rejects.items
+    assert "1 of 2 members cannot be opened, the first: a.txt: " in item["reason"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_texts_beside_annotations_are_read_where_they_are_asked_for_as_plain(
+    tmp_path: Path, packed: bool
+) -> None:
+    folder = tmp_path / "brat"
+    folder.mkdir()
+    (folder / "a.txt").write_text("BRCA1 here.", encoding="utf-8")
+    (folder / "a.ann").write_text("T1\tGene 0 5\tBRCA1\n", encoding="utf-8")
+    if packed:
+        with tarfile.open(tmp_path / "x.tar", "w") as archive:
+            archive.add(folder, "brat")
+    found = biosmith.read(
+        tmp_path / "x.tar" if packed else folder, format="plain", rejects=Rejects(strict=True)
+    )
+    assert [d.text for d in found] == ["T1\tGene 0 5\tBRCA1", "BRCA1 here."]

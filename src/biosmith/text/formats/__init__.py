@@ -30,7 +30,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from biosmith.errors import BadInput, UsageError, shorten
 from biosmith.rejects import Rejects
@@ -103,14 +103,16 @@ def read(
     >>> for document in read("pubmed26n0001.xml.gz"):  # doctest: +SKIP
     ...     print(document.id, document.text)
     """
-    paths = find_files(source)
+    paths = find_files(source, format)
     _check_options(format, options)
     collected = Rejects() if rejects is None else rejects
     return _read_paths(_name(source, paths), paths, format, collected, options, rejects is None)
 
 
-def find_files(source: Source | Sequence[Source]) -> list[Path]:
+def find_files(source: Source | Sequence[Source], format: str | None = None) -> list[Path]:
     """The files that `read` would read, in its order: folders walked, companions of other files left out.
+
+    With a `format`, companions are those of this format alone: brat's texts are files of their own as "plain".
 
     Raises:
         UsageError: a path does not exist, or it is none: an open file, say.
@@ -124,7 +126,7 @@ def find_files(source: Source | Sequence[Source]) -> list[Path]:
         if not isinstance(each, str | os.PathLike):
             raise UsageError(f"documents are read from a path or several, not from {shorten(each)}")
     paths = list(dict.fromkeys(path for each in sources for path in files.walk(each)))
-    skipped = files.drop_companions([str(path) for path in paths], _companions())
+    skipped = files.drop_companions([str(path) for path in paths], _companions(format))
     return [path for path in paths if str(path) not in skipped]
 
 
@@ -137,7 +139,7 @@ def read_file(
 
 
 def write(documents: Iterable[Document], path: Source, *, format: str | None = None) -> WriteReport:
-    """Write documents to a file, by rename; compressed if the name ends in .gz or .xz.
+    """Write documents to a file, by rename; compressed if the name ends in .gz or .xz (Parquet compresses itself).
 
     Args:
         documents: written as they come, so that memory stays flat where the format allows it.
@@ -193,7 +195,12 @@ def recognise(name: str, head: bytes) -> str | None:
         looks_like = getattr(load_format(candidate), "looks_like", None)
         if looks_like is not None and looks_like(head):
             return candidate
-    return next((c for c in by_suffix if not hasattr(load_format(c), "looks_like")), None)
+    blank = not head.strip()
+    for candidate in by_suffix:
+        module = load_format(candidate)
+        if not hasattr(module, "looks_like") or (blank and hasattr(module, "COMPANIONS")):
+            return candidate
+    return None
 
 
 def _readable() -> list[str]:
@@ -212,9 +219,9 @@ def _by_suffix(name: str, formats: Iterable[str]) -> list[str]:
 
 
 @functools.cache
-def _companions() -> dict[str, tuple[str, ...]]:
+def _companions(format: str | None) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
-    for name in FORMATS:
+    for name in FORMATS if format is None else (format,):
         module = load_format(name)
         if hasattr(module, "COMPANIONS"):
             found |= dict.fromkeys(module.SUFFIXES, tuple(module.COMPANIONS))
@@ -256,7 +263,7 @@ def _read_paths(
 def _recognised(path: Path, format: str | None, rejects: Rejects) -> Iterator[tuple[files.Entry, ModuleType]]:
     """The entries of a file or archive with the format of each; the others go to `rejects`."""
     try:
-        for entry in files.entries(path, _companions()):
+        for entry in files.entries(path, _companions(format)):
             name = format or recognise(entry.name, entry.head)
             if damage := _damage(entry) if name is None or not entry.head else "":
                 rejects.add(entry.name, "file", damage)
@@ -311,8 +318,10 @@ def _why_unknown(head: bytes) -> str:
     for begins, kind in _NOT_READ.items():
         if head.startswith(begins):
             return f"{kind} is not read; unpack or convert it first"
-    is_binary = b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff"))
-    return f"{'binary data' if is_binary else 'text'} of no known format; known: {', '.join(_readable())}"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "UTF-16, in which only XML and plain text are read; save it as UTF-8"
+    kind = "binary data" if b"\0" in head else "text"
+    return f"{kind} of no known format; known: {', '.join(_readable())}"
 
 
 def _options(module: ModuleType) -> set[str]:
@@ -332,3 +341,14 @@ def _check_options(format: str | None, options: dict[str, Any]) -> None:
             raise UsageError(
                 f"{option!r} is not an option of {format or 'any format'}; valid: {', '.join(sorted(known))}"
             )
+        valid = _values(option, formats)
+        if valid and options[option] not in valid:
+            raise UsageError(f"{option}={options[option]!r} is unknown; valid: {', '.join(valid)}")
+
+
+def _values(option: str, formats: Iterable[str]) -> list[str]:
+    """The words that an option can be, in any of the formats that have it; none if it is no choice of words."""
+    readers = [load_format(name).read for name in formats if option in _options(load_format(name))]
+    types = [get_type_hints(reader)[option] for reader in readers]
+    words = [word for type in types if get_origin(type) is Literal for word in get_args(type)]
+    return list(dict.fromkeys(words))

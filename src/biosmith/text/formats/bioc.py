@@ -11,7 +11,8 @@ How BioC becomes a document, and back:
   the document; those without a location are kept as JSON in the infon `unlocated` of the document.
 - A relation's arguments are its nodes, or the infons that name concepts (`entity1`, `entity2`; `Chemical`, `Disease`
   beside `relation`; `role1`, `role2` of PubTator 3). Relations of all levels belong to the document.
-- Infons of the collection are kept as `collection:KEY`; source, date and key of the collection are not kept.
+- Infons of the collection are kept as `collection:KEY`, in JSON those that come before its documents; source, date and
+  key of the collection are not kept.
 
 Both directions together are lossless for every `Document`. What BioC has no place for is written as infons of the
 document: `biosmith:order` (the order of mentions, if it is not that of the passages) and, where even that is not
@@ -61,6 +62,11 @@ def same(text: str) -> str:
     return text
 
 
+def name_of(value: object) -> str:
+    """An id or a role as text; in JSON it may be a number, 0 too."""
+    return "" if value is None else str(value)
+
+
 class Decoder:
     """Turns BioC documents into `Document`s.
 
@@ -85,7 +91,7 @@ class Decoder:
         infons |= jsonl.infons_of({key: item for key, item in value.items() if key not in _PLACES and item})
         infons |= _infons(value)
         exact = infons.pop(EXACT, None)
-        id = str(value.get("id") or value.get("pmid") or "")
+        id = name_of(value.get("id")) or name_of(value.get("pmid"))
         if exact is not None:
             plain = self._decode(id, value, dict(infons), Rejects())
             if (whole := _believe(exact, plain, self.clean)) is not None:
@@ -122,7 +128,7 @@ class Decoder:
                 unlocated.append(annotation)
                 continue
             infons = _infons(annotation)
-            id = str(annotation.get("id") or "")
+            id = name_of(annotation.get("id"))
             type = infons.pop("type", "")
             mention = place_mention(
                 document.text,
@@ -264,7 +270,7 @@ def _relation(value: Json) -> Relation:
     infons = _infons(value)
     arguments = tuple(_arguments(_list(value, "nodes"), infons))
     type = infons.pop("type") if "type" in infons else infons.get("relation", "")
-    return Relation(type, arguments, _take_score(infons), str(value.get("id") or ""), infons)
+    return Relation(type, arguments, _take_score(infons), name_of(value.get("id")), infons)
 
 
 def _arguments(nodes: Sequence[Json], infons: Mapping[str, str]) -> Iterator[Argument]:
@@ -272,7 +278,7 @@ def _arguments(nodes: Sequence[Json], infons: Mapping[str, str]) -> Iterator[Arg
     if len(concepts) == 2:
         yield from concepts  # PubTator 3: its nodes name no annotation
     elif nodes:
-        yield from (Argument(str(n.get("role") or ""), str(n.get("refid") or "")) for n in nodes)
+        yield from (Argument(name_of(n.get("role")), name_of(n.get("refid"))) for n in nodes)
     elif "entity1" in infons or "entity2" in infons:
         yield from (Argument(role, infons[role]) for role in ("entity1", "entity2") if role in infons)
     elif "relation" in infons:  # BioCreative V CDR: the roles are the types of the concepts

@@ -20,7 +20,7 @@ from biosmith.rejects import Rejects
 from biosmith.surrogates import replace_surrogates
 from biosmith.text import files
 from biosmith.text.document import Document
-from biosmith.text.formats.bioc import Decoder, Json, encode
+from biosmith.text.formats.bioc import Decoder, Json, encode, name_of
 from biosmith.text.formats.offsets import NotReadable, Unit
 from biosmith.text.formats.report import WriteReport
 
@@ -62,7 +62,7 @@ def read(stream: IO[bytes], rejects: Rejects, file: str, *, offset_unit: Unit = 
     try:
         for collection, value in _documents(events):
             number += 1
-            record = (isinstance(value, dict) and value.get("id")) or f"document {number}"
+            record = (isinstance(value, dict) and name_of(value.get("id"))) or f"document {number}"
             if not isinstance(value, dict):
                 rejects.add(file, record, "holds something else than BioC documents", value)
             elif "passages" not in value:

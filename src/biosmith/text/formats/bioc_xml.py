@@ -23,7 +23,7 @@ from biosmith.text.document import Document
 from biosmith.text.formats.bioc import Decoder, Json, encode
 from biosmith.text.formats.offsets import NotReadable, Unit
 from biosmith.text.formats.report import WriteReport
-from biosmith.text.xml import XmlSource, records, root_name
+from biosmith.text.xml import XmlSource, as_utf8, records, root_name
 
 NAME = "bioc-xml"
 SUFFIXES = (".bioc.xml", ".xml")
@@ -34,7 +34,8 @@ _DOCTYPE = '<!DOCTYPE collection SYSTEM "BioC.dtd">'
 
 def looks_like(head: bytes) -> bool:
     """Whether the root is a BioC collection, and not some other collection."""
-    return root_name(head) == "collection" and (b"<document>" in head or b"<source" in head)
+    text = as_utf8(head)
+    return root_name(head) == "collection" and (b"<document>" in text or b"<source" in text)
 
 
 def read(stream: IO[bytes], rejects: Rejects, file: str, *, offset_unit: Unit = "auto") -> Iterator[Document]:

@@ -28,6 +28,7 @@ from urllib.parse import quote, unquote
 
 from biosmith.artefact import folder_by_rename
 from biosmith.rejects import Rejects
+from biosmith.surrogates import replace_surrogates
 from biosmith.text import files
 from biosmith.text.document import Argument, Document, Mention, Passage, Relation, fragment_text
 from biosmith.text.formats.mentions import agrees, place_mention
@@ -60,11 +61,23 @@ def read(
     if beside is None:
         rejects.add(file, "file", "there is no .txt file with the text beside it")
         return
+    data = beside.read()
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        shown = data[max(0, error.start - 40) : error.end + 40].decode("utf-8", "replace").strip()
+        rejects.add(file, "the .txt file beside it", f"not UTF-8: {error.reason}", shown)
+        return
     annotations = _Annotations(rejects, file)
     annotations.read(stream)
     if (more := companion(".a2")) is not None:
         annotations.read(more)
-    yield annotations.document(_id_of(file), beside.read().decode("utf-8"))
+    try:
+        document = annotations.document(_id_of(file), text)
+    except ValueError as error:  # of its layout
+        rejects.add(file, "the .txt file beside it", "has more blank than other characters", str(error))
+        return
+    yield document
 
 
 def write(documents: Iterable[Document], path: Path) -> WriteReport:
@@ -97,7 +110,7 @@ def _id_of(file: str) -> str:
     name = PurePath(file).name
     split = files.split_suffix(name, SUFFIXES)
     stem = re.sub(r"~\d+$", "", split[0] if split else name)
-    return "" if stem == "%" else unquote(stem)
+    return "" if stem == "%" else replace_surrogates(unquote(stem))
 
 
 def _file_name(id: str) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
-from pathlib import PurePath
+from collections.abc import Iterator, Sequence
 from typing import IO
 
+from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
 from biosmith.text import files
 from biosmith.text.document import Document
@@ -22,10 +22,16 @@ NAME = "csv"
 SUFFIXES = (".csv",)
 
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # as "surrogateescape" decodes such bytes
+_LINE = re.compile(r"[^\r]*(?:\r\n?|$)")
 LARGEST_CELL = 256 * 2**20  # characters; the library's own limit is shorter than a full text
 
 # The limit is the whole process's, so it is raised once: what one reader put back, another would miss in mid-file.
 csv.field_size_limit(max(LARGEST_CELL, csv.field_size_limit()))
+
+
+def _cut(line: str) -> Sequence[str]:
+    """The lines in what a line feed ends, for a carriage return by itself ends one, too."""
+    return _LINE.findall(line)[:-1] if "\r" in line and "\r" in line.rstrip("\r\n") else (line,)
 
 
 class _Lines:
@@ -37,7 +43,7 @@ class _Lines:
 
     def __init__(self, stream: IO[bytes]) -> None:
         # Bytes that are not UTF-8 become surrogates, so that they cost their row only.
-        self._rest = (line.decode("utf-8", "surrogateescape") for line in stream)
+        self._rest = (part for line in stream for part in _cut(line.decode("utf-8", "surrogateescape")))
         self._row: list[str] = []
         self.number = 0
 
@@ -66,15 +72,21 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     """Stream the rows; one with another number of cells, or that is not UTF-8, goes to `rejects` with its line number.
 
     A quotation mark that is never closed costs its own line.
+
+    Raises:
+        BadInput: the file is UTF-16.
     """
     lines = _Lines(stream)
     header = next(lines, "").removeprefix("\ufeff")
     delimiter = "\t" if "\t" in header else ";" if ";" in header and "," not in header else ","
     columns = named(next(csv.reader([header], delimiter=delimiter), []))
+    if header.startswith(("\udcff\udcfe", "\udcfe\udcff")):
+        raise BadInput(file, "UTF-16, in which only XML and plain text are read; save it as UTF-8")
     if not any(name in TEXTS for name in columns):
-        rejects.add(file, "line 1", f"has no column of text ({', '.join(TEXTS)})", header.strip())
+        shown = _NOT_UTF8.sub("\ufffd", header.strip())
+        rejects.add(file, "line 1", f"has no column of text ({', '.join(TEXTS)})", shown)
         return
-    stem = files.strip_compression(PurePath(file).name).rpartition(".")[0] or PurePath(file).name
+    stem = files.stem(file)
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
         first = lines.begin_row()

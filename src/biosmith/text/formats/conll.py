@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import IO
 
 from biosmith.rejects import Rejects
@@ -56,7 +56,9 @@ def looks_like(head: bytes) -> bool:
         return False
     cells = [_split(row, tabs) for row in rows]
     good = [c for c in cells if len(c) == len(cells[0]) > 1 and _TAG.fullmatch(c[-1])]
-    return len(good) >= 0.8 * len(rows)
+    # A table of sentences may have labels that look like tags: B and M, for benign and malignant.
+    words = sum(" " not in c[0].strip() for c in cells)
+    return len(good) >= 0.8 * len(rows) and words >= 0.5 * len(rows)
 
 
 def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
@@ -86,7 +88,7 @@ class _Reader:
 
     def __init__(self, rejects: Rejects, file: str) -> None:
         self.rejects, self.file = rejects, file
-        self.stem = files.strip_compression(PurePath(file).name).rpartition(".")[0] or PurePath(file).name
+        self.stem = files.stem(file)
         self.tabs: bool | None = None
         self.columns = 0
         self.tags = {"O"}  # seen and found valid

@@ -17,7 +17,7 @@ from lxml.etree import _Element as Element
 from biosmith.rejects import Rejects
 from biosmith.text.document import Argument, Document, Mention, Passage, Relation
 from biosmith.text.formats.mentions import place_mention
-from biosmith.text.xml import elements, root_name
+from biosmith.text.xml import as_utf8, elements, root_name
 
 NAME = "ddi"
 SUFFIXES = (".ddi.xml", ".xml")
@@ -27,7 +27,7 @@ _OFFSETS = re.compile(r"\d+-\d+(;\d+-\d+)*", re.ASCII)
 
 def looks_like(head: bytes) -> bool:
     """Whether the root is a document of sentences that have their text in an attribute."""
-    return root_name(head) == "document" and re.search(rb"<sentence\s[^>]*text=", head) is not None
+    return root_name(head) == "document" and re.search(rb"<sentence\s[^>]*text=", as_utf8(head)) is not None
 
 
 def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:

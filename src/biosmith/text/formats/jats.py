@@ -165,9 +165,10 @@ def _read_identifiers(meta: Element, infons: dict[str, str]) -> None:
 
 def _read_about(meta: Element, infons: dict[str, str]) -> None:
     years = [
-        (year.text or "").strip()
+        text
         for date in meta.iterchildren("{*}pub-date")
         for year in _named(date, "year")
+        if (text := (year.text or "").strip())
     ]
     if years:
         infons["year"] = min(years)  # the first time that it was published, in print or on the web
@@ -189,7 +190,7 @@ def _read_title(meta: Element, infons: dict[str, str]) -> list[Passage]:
             title += f"{'' if title[-1:] in ':?!.-—' else ':'} {subtitle}"
     for translated in _named(group, "trans-title-group"):
         language = translated.get(_LANGUAGE, "") or "unknown"
-        infons[f"title_{language}"] = " ".join(inline_text(child) for child in translated)
+        infons[f"title_{language}"] = " ".join(inline_text(c) for c in translated if local_name(c))
     return [Passage("title", title)] if title else []
 
 
@@ -214,7 +215,8 @@ def _read_abstracts(meta: Element, infons: dict[str, str]) -> list[Passage]:
             if language[:2] == "en":
                 others += read
             else:
-                infons[f"other_abstract_{language}"] = " ".join(p.text for p in read)
+                key, text = f"other_abstract_{language}", " ".join(p.text for p in read)
+                infons[key] = f"{infons[key]} {text}" if infons.get(key) else text
     return passages + others
 
 

@@ -33,6 +33,7 @@ _CAPTIONED = {
     "media": "supplementary_caption",
     "chem-struct-wrap": "fig_caption",
 }
+_GROUPS = {"fig-group": "fig_caption", "table-wrap-group": "table_caption"}
 # Begin a passage of their own, in the middle of a paragraph as well.
 _BLOCKS = frozenset(
     [
@@ -93,6 +94,7 @@ _IGNORED = frozenset(
         "self-uri",
     ]
 )
+_FORMULAS = ("disp-formula", "chem-struct")  # stand by themselves, or in a line of text
 _FOOTNOTES = {"fn": "footnote", "table-wrap-foot": "table_footnote"}
 
 _FOOTNOTE_MARKS = frozenset(("fn", "table-fn", "author-notes", "aff", "corresp"))
@@ -160,7 +162,7 @@ class BlockReader:
             elif name == "alternatives" and any(local_name(c) in ("table", "graphic") for c in child):
                 pass
             elif name not in _IGNORED and not self._is_container(child, name):
-                if name in ("disp-formula", "chem-struct") and not "".join(parts).strip() and not child.tail:
+                if name in _FORMULAS and not "".join(parts).strip() and _ends_text(child):
                     self._emit(inline_text(child), replace(place, kind="formula"))
                     continue
                 gather_child(child, parts, _SPECIAL)
@@ -201,8 +203,10 @@ class BlockReader:
             self._flow(element, replace(place, kind=_FOOTNOTES[name]))
         elif name == "title":
             self._emit(inline_text(element), place)
-        elif name == "caption" and place.kind not in _CAPTIONED.values():
+        elif name == "caption" and _is_in_section(element):
             self._flow(element, place, skip=("title",))  # of a boxed text: its title is the heading
+        elif name in _GROUPS:
+            self._flow(element, replace(place, kind=_GROUPS[name], label=_label_of(element)))
         else:
             self._flow(element, place)
 
@@ -211,9 +215,7 @@ class BlockReader:
             kind = place.kind if place.kind in ("table_footnote", "back_matter") else "footnote"
             self._flow(element, replace(place, kind=kind))
             return
-        label = next((inline_text(child) for child in element if local_name(child) == "label"), "")
-        inside = replace(place, kind=_CAPTIONED[name], label=label)
-        self._flow(element, inside)
+        self._flow(element, replace(place, kind=_CAPTIONED[name], label=_label_of(element)))
 
     def _emit(self, text: str, place: Place) -> None:
         if not text or _ONLY_DOI.fullmatch(text):
@@ -234,6 +236,24 @@ class BlockReader:
 
 
 _INLINE_LIKE = frozenset(("disp-formula", "inline-formula", "xref", "named-content", "styled-content"))
+
+
+def _is_in_section(element: Element) -> bool:
+    parent = element.getparent()
+    return parent is not None and local_name(parent) in _SECTIONS
+
+
+def _label_of(element: Element) -> str:
+    return next((inline_text(child) for child in element if local_name(child) == "label"), "")
+
+
+def _ends_text(element: Element) -> bool:
+    """Whether no text follows an element before the next block, or in all that it stands in."""
+    after = element.getnext()
+    if not element.tail or after is None:
+        return not (element.tail or "").strip()
+    name = local_name(after)
+    return element.tail.isspace() and any(name in names for names in (_BLOCKS, _SECTIONS, _FLOATS, _FORMULAS))
 
 
 def _mark_of_footnote(paragraph: Element) -> Element | None:

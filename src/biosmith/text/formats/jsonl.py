@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import IO, Any
 
 from biosmith.rejects import Rejects
@@ -48,17 +48,19 @@ class NotADocument(NotReadable):
 def looks_like(head: bytes) -> bool:
     """Whether the first line (or one after a broken one) is a JSON object that no other format claims."""
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not start.startswith(b"{") or _OTHER_JSON.search(head):
+    if not start.startswith(b"{"):
         return False
+    others = _OTHER_JSON.search(head) is not None
     lines = start.split(b"\n")
     if len(lines) == 1 and len(head) >= files.HEAD:  # the first line is longer than the look
-        return any(b'"%s"' % key.encode() in start for key in TEXT_KEYS)
+        return not others and any(b'"%s"' % key.encode() in start for key in TEXT_KEYS)
     for line in lines[:3]:
         try:
-            if isinstance(json.loads(line), dict):
-                return True
+            value = json.loads(line)
         except (ValueError, RecursionError):
             continue
+        if isinstance(value, dict):  # with a text of its own it may have any other key
+            return not others or any(isinstance(value.get(key), str) for key in ("text", "abstract"))
     return False
 
 
@@ -148,8 +150,7 @@ def from_json(value: Any, rejects: Rejects, file: str, record: object) -> Docume
     if id is None and _is_name(value.get("pmid")):
         id = value["pmid"]
     if id is None:
-        name = files.strip_compression(PurePath(file).name)
-        id = f"{name.rpartition('.')[0] or name}-{str(record).rpartition(' ')[2]}"
+        id = f"{files.stem(file)}-{str(record).rpartition(' ')[2]}"
     if not _is_name(id):
         raise NotADocument(f"id is a JSON {_kind(id)}, not a string or a whole number")
     infons = infons_of(value.get("infons"))
@@ -250,7 +251,7 @@ def _mention(value: Any, text: str, rejects: Rejects, file: str, record: object)
         record=record,
         type=_string(value, "type") or "",
         score=_score(value),
-        ids=[replace_surrogates(str(i)) for i in _list(value, "ids")],
+        ids=[replace_surrogates(str(i)) for i in _list(value, "ids") if i is not None],
         id=_string(value, "id") or "",
         infons=infons_of({k: v for k, v in value.items() if k not in known}) | infons_of(value.get("infons")),
     )

@@ -9,7 +9,8 @@ A citation becomes one `Document` whose id is the PMID.
   the language of the article is the infon "vernacular_title".
 - OtherAbstract: in English (plain-language summaries, abstracts of other agencies) passages of kind
   "other_abstract" after the abstract; in any other language kept out of the text, in the infon
-  "other_abstract_LANGUAGE", so that the text of a document is English as far as NLM knows.
+  "other_abstract_LANGUAGE", so that the text of a document is English as far as NLM knows. "Abstract available from
+  the publisher." is none.
 - Infons: pmid, version, date_revised (YYYY-MM-DD), language ("eng", "chi; eng"), journal, year, publication_types
   ("; " between them), doi, pmcid. With `mesh=True` also mesh: descriptors, "*" before major topics.
 - Several versions of a PMID, and the same PMID in several files, are several documents: whoever collects them keeps
@@ -22,6 +23,7 @@ A citation becomes one `Document` whose id is the PMID.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import IO
 
@@ -39,6 +41,7 @@ SUFFIXES = (".medline.xml", ".pubmed.xml", ".pxml", ".xml")
 _CITATIONS = ("PubmedArticle", "MedlineCitation", "PubmedBookArticle", "BookDocument")
 _DELETIONS = ("DeleteCitation", "DeleteDocument")
 _WRAPPED, _BARE = _CITATIONS[::2], _CITATIONS[1::2]  # a PubmedArticle holds a MedlineCitation
+_ERRORS = {"eFetchResult": ("ERROR",)}  # of E-utilities, in place of what they were asked for
 _SETS = frozenset(f"{name}Set" for name in _CITATIONS)
 _ROOTS = frozenset((*_CITATIONS, *_SETS, "eFetchResult"))
 _ARTICLE_PARTS = (
@@ -55,6 +58,8 @@ _ARTICLE_PARTS = (
 _NO_TITLE = frozenset(
     ("[not available].", "[not available]", "[in process citation].", "[in process citation]")
 )
+NOT_HERE = "abstract available from the publisher"  # NLM's words for one that it does not have
+YEAR = re.compile(r"\d{4}", re.ASCII)
 _MONTHS = {
     name: f"{i:02d}"
     for i, name in enumerate(
@@ -88,19 +93,19 @@ def read(
 
     source = XmlSource(stream)
     bare = (source.root or "").removesuffix("Set") in _BARE
-    names = (*(_BARE if bare else _WRAPPED), *_DELETIONS)
+    names = (*(_BARE if bare else _WRAPPED), *_DELETIONS, *_ERRORS.get(source.root or "", ()))
     for element in records(source, names, file, set_aside, flat=source.root in _SETS):
-        if element.tag in _DELETIONS:
+        if element.tag == "ERROR":
+            rejects.add(file, f"line {source.line_of(element)}", "is the error of a server", text_of(element))
+        elif element.tag in _DELETIONS:
             if deletions:
                 for pmid in element.iterchildren("PMID"):
                     yield _deletion(pmid)
-            continue
-        if element.tag not in _CITATIONS:
-            continue
-        document = _read_citation(element, mesh, rejects, file, source)
-        if document is not None:
-            last = document.id
-            yield document
+        elif element.tag in _CITATIONS:
+            document = _read_citation(element, mesh, rejects, file, source)
+            if document is not None:
+                last = document.id
+                yield document
 
 
 def _deletion(pmid: Element) -> Document:
@@ -240,7 +245,11 @@ def _sections(abstract: Element, kind: str, infons: dict[str, str] | None = None
 def _read_other_abstract(element: Element, infons: dict[str, str]) -> list[Passage]:
     language = element.get("Language", "eng")  # the default of the DTD
     kind = element.get("Type", "")
-    sections = _sections(element, "other_abstract", {"type": kind} if kind else {})
+    sections = [
+        section
+        for section in _sections(element, "other_abstract", {"type": kind} if kind else {})
+        if not section.text.lower().startswith(NOT_HERE)
+    ]
     if language == "eng":
         return sections
     text = " ".join(f"{s.label}: {s.text}" if s.label else s.text for s in sections)
@@ -260,8 +269,9 @@ def _read_journal(journal: Element, infons: dict[str, str]) -> None:
             _put(infons, "journal", child.text)
             continue
         for date in child.iterchildren("PubDate"):
-            for year in date.iterchildren("Year", "MedlineDate"):  # MedlineDate as in "1998 Dec-1999 Jan"
-                _put(infons, "year", (year.text or "").strip()[:4])
+            for year in date.iterchildren("Year", "MedlineDate"):  # "1998 Dec-1999 Jan", "Winter 1998"
+                found = YEAR.search(year.text or "")
+                _put(infons, "year", found and found[0])
 
 
 def _read_article_ids(parent: Element, infons: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ from typing import IO
 from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
 from biosmith.text.document import Document, Passage
-from biosmith.text.formats.medline import title_passages
+from biosmith.text.formats.medline import NOT_HERE, YEAR, title_passages
 from biosmith.text.markup import clean
 
 NAME = "medline-text"
@@ -25,8 +25,10 @@ SUFFIXES = (".medline", ".nbib", ".medline.txt", ".txt")
 
 _BEGIN = re.compile(rb"(?:\xef\xbb\xbf)?\s*PMID-[ \t]+\d")
 _ASN1 = re.compile(rb"(?:\xef\xbb\xbf)?\s*[A-Z][A-Za-z-]*(?:entry|set) ::= ")
-_NOT_HERE = "abstract available from the publisher"
 _LISTS = {"LA": "language", "PT": "publication_types"}
+
+_LINE = re.compile(rb"[^\r]*(?:\r\n?|$)")
+_LINE_END = re.compile(r"\r\n?|\n")
 
 Fields = dict[str, list[str]]
 
@@ -50,7 +52,7 @@ def read(stream: IO[bytes], rejects: Rejects, file: str, *, mesh: bool = False) 
     """
     lines: list[bytes] = []
     begun = 0
-    for number, line in enumerate(stream, 1):
+    for number, line in enumerate(_lines(stream), 1):
         if not begun:
             if _ASN1.match(line):
                 raise BadInput(
@@ -62,6 +64,14 @@ def read(stream: IO[bytes], rejects: Rejects, file: str, *, mesh: bool = False) 
             lines, begun = [], number
         lines.append(line)
     yield from _read_record(lines, begun, mesh, rejects, file)
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    for line in stream:
+        if b"\r" in line and b"\r" in line.rstrip(b"\r\n"):
+            yield from _LINE.findall(line)[:-1]
+        else:
+            yield line
 
 
 def _read_record(
@@ -85,7 +95,7 @@ def _read_record(
         return
     fields: Fields = {}
     values: list[str] = []
-    for number, line in enumerate(text.split("\n"), begun):
+    for number, line in enumerate(_LINE_END.split(text) if "\r" in text else text.split("\n"), begun):
         if line[4:5] == "-" and line[:1].isupper():
             values = fields.setdefault(line[:4].strip(), [])
             values.append(line[5:].strip())
@@ -107,8 +117,8 @@ def _document(fields: Fields, mesh: bool) -> Document:
     for tag, key in (("TT", "vernacular_title"), ("PMC", "pmcid"), ("TA", "journal"), ("JT", "journal")):
         if tag in fields:
             infons[key] = fields[tag][0]
-    if "DP" in fields:
-        infons["year"] = fields["DP"][0][:4]
+    if "DP" in fields and (year := YEAR.search(fields["DP"][0])) is not None:
+        infons["year"] = year[0]
     if "LR" in fields and fields["LR"][0].isdigit():
         revised = max(fields["LR"])
         infons["date_revised"] = f"{revised[:4]}-{revised[4:6]}-{revised[6:8]}"
@@ -129,10 +139,11 @@ def _other_abstracts(fields: Fields, infons: dict[str, str]) -> list[Passage]:
     passages = []
     languages = [*fields.get("OABL", ()), *(["eng"] * len(fields.get("OAB", ())))]
     for text, language in zip(fields.get("OAB", ()), languages, strict=False):
-        if not text or _NOT_HERE in text.lower():
+        if not text or NOT_HERE in text.lower():
             continue
         if language == "eng":
             passages.append(Passage("other_abstract", text))
         else:
-            infons[f"other_abstract_{language}"] = text
+            key = f"other_abstract_{language}"
+            infons[key] = f"{infons[key]} {text}" if key in infons else text
     return passages

@@ -22,9 +22,7 @@ from biosmith.text.formats.mentions import agrees
 
 Unit = Literal["auto", "codepoint", "byte", "utf16"]
 Placing = Literal["stated", "apart", "within"]
-LARGEST_GAP = (
-    1_000_000  # a gap between passages that is larger is an error of the file, not spaces to be stored
-)
+LARGEST_GAP = 1_000_000  # larger gaps between the passages of a document are an error of the file, not spaces to be stored
 
 MOVED = "passages overlap, or lie too far apart; laid out one space apart"
 MISPLACED = "annotations do not count from the passages' stated offsets"
@@ -167,15 +165,17 @@ class Layout:
 
     def _lay_out(self, stated: Sequence[int | None]) -> None:
         units = position = 0  # ends of the passage before, in units and in code points
+        gaps = 0  # spaces to be stored beyond one between two passages
         for number, (text, offset) in enumerate(zip(self._texts, stated, strict=True)):
             usual = units + (number > 0)
             if offset is None:
                 offset = usual
             gap = offset - units
-            if not 0 <= gap <= LARGEST_GAP:
+            if not 0 <= gap <= LARGEST_GAP - gaps:
                 if not any(reason == MOVED for reason, _ in self.errors):
                     self.errors.append((MOVED, f"passage at {offset}, the one before ends at {units}"))
                 gap = usual - units
+            gaps += max(0, gap - (number > 0))
             self.offsets.append(position + gap)
             self._starts.append(offset)
             position, units = self.offsets[-1] + len(text.text), offset + text.size

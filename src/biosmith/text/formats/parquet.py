@@ -417,13 +417,13 @@ def _document(row: Mapping[str, Any]) -> Document:
     mentions = tuple(_mention(m) for m in row.get("mentions") or ())
     relations = tuple(_relation(r) for r in row.get("relations") or ())
     infons = _infons(row.get("infons"))
-    text = row.get("text")
+    text, id = row.get("text"), str(row["id"])  # other programs write whole numbers, too
     if text is not None:
         for passage in passages:
             if passage.offset < 0 or not text.startswith(passage.text, passage.offset):
                 raise ValueError(f"a passage is not the document's text at its offset ({passage.offset})")
-        return Document(row["id"], text, passages, mentions, relations, infons)
-    return Document.at_offsets(row["id"], passages, mentions, relations, infons)
+        return Document(id, text, passages, mentions, relations, infons)
+    return Document.at_offsets(id, passages, mentions, relations, infons)
 
 
 def _mention(m: Mapping[str, Any]) -> Mention:

@@ -14,7 +14,7 @@ import codecs
 import io
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import IO, Literal
 
 from biosmith.errors import BadInput
@@ -45,7 +45,7 @@ def read(
         BadInput: binary data, or a single document that is too large or not UTF-8.
     """
     text = _decode(stream, file)
-    stem = files.strip_compression(PurePath(file).name).rpartition(".")[0] or PurePath(file).name
+    stem = files.stem(file)
     if by == "line":
         for number, line in enumerate(text, 1):
             if line.strip() and _is_text(line, rejects, file, f"line {number}"):
@@ -66,7 +66,12 @@ def read(
                     file, f"is more than {LARGEST_FILE:,} characters; read it by paragraph or line"
                 )
         if passages:
-            yield Document.at_offsets(stem, passages)
+            try:
+                yield Document.at_offsets(stem, passages)
+            except ValueError as error:
+                raise BadInput(
+                    file, "has more blank than other characters; read it by paragraph or line"
+                ) from error
         else:
             rejects.add(file, "file", "holds white space only")
 
@@ -101,6 +106,8 @@ def _shown(text: str, bad: re.Match[str]) -> str:
 
 def _decode(stream: IO[bytes], file: str) -> io.TextIOWrapper:
     start = stream.read(4096)
+    if start.startswith(codecs.BOM_UTF32_LE):  # which begins as UTF-16 does
+        raise BadInput(file, "UTF-32 is not read; save it as UTF-8")
     wide = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     if b"\0" in start and not wide:
         raise BadInput(file, "binary data, not text")

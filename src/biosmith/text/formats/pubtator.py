@@ -133,6 +133,8 @@ class _Record:
                 rejects.add(file, where, "line belongs to another document, or to none", line)
             elif len(cells) > 3 and _is_offset(cells[1]) and _is_offset(cells[2]):
                 rows.append(_Row(where, cells + [""] * (7 - len(cells))))
+            elif len(cells) > 3 and _are_offsets(cells[1]) and _are_offsets(cells[2]):
+                rejects.add(file, where, "start and end of a mention are not one whole number each", line)
             elif len(cells) > 3 and cells[1].strip():
                 relations.append(_read_relation(cells))
             else:
@@ -188,6 +190,11 @@ class _Row:
 
 def _is_offset(cell: str) -> bool:
     return re.fullmatch(r"\s*-?\d{1,18}\s*", cell, re.ASCII) is not None
+
+
+def _are_offsets(cell: str) -> bool:
+    """Whether a cell has whole numbers only: one, or those of the parts of a discontinuous mention."""
+    return all(_is_offset(part) for part in re.split("[;,]", cell))
 
 
 def _read_relation(cells: list[str]) -> Relation:
@@ -296,7 +303,7 @@ def _hold_mention(mention: Mention, text: str, moved_from: int, lost: _Lost) -> 
 def _hold_relation(relation: Relation, names: Mapping[str, str], lost: _Lost) -> Relation | None:
     type = _cell(relation.type).strip()
     targets = [_cell(names.get(a.target, a.target)).strip() for a in relation.arguments[:2]]
-    if not type or len(targets) < 2 or not all(targets) or (_is_offset(type) and _is_offset(targets[0])):
+    if not type or len(targets) < 2 or not all(targets) or (_are_offsets(type) and _are_offsets(targets[0])):
         lost["relations without a type or without identifiers"] += 1
         return None
     roles = _ROLES.get(type, _OTHER_ROLES)

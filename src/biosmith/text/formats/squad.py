@@ -54,6 +54,8 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
                     yield _paragraph(id, paragraph, rejects, file)
                 except (KeyError, TypeError, ValueError, AttributeError) as error:
                     rejects.add(file, id, "is no paragraph of SQuAD", f"{error!r} in {shorten(paragraph)}")
+        if not number:
+            rejects.add(file, "file", 'has no articles, which are in the list "data"')
     except ijson.JSONError as error:
         reason = str(error).split("\n", 1)[0].strip()
         rejects.add(file, f"after article {number}", f"broken JSON: {reason}")

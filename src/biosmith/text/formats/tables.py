@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
 from typing import IO
 
 from biosmith.rejects import Rejects
@@ -56,7 +56,7 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     if columns is None:
         rejects.add(file, "file", "holds names, ids or labels but no text")
         return
-    stem = files.strip_compression(PurePath(file).name).rpartition(".")[0] or PurePath(file).name
+    stem = files.stem(file)
     for number, line in itertools.chain(first, numbered):
         cells = tuple(line.split("\t"))
         if not line.strip() or named(cells) == columns:
@@ -86,7 +86,7 @@ def _columns(lines: Sequence[str]) -> tuple[str, ...] | None:
     if (
         len(names) > 1
         and any(name in TEXTS for name in names)
-        and all(re.fullmatch(r"\w+", n) for n in names)
+        and all(re.fullmatch(r"\w[\w .()/-]*", name) for name in names)
     ):
         return names
     rows = [line.split("\t") for line in lines]
@@ -98,8 +98,17 @@ def _columns(lines: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def named(header: Sequence[str]) -> tuple[str, ...]:
-    """The cells of a header, those that mean something in lower case: "PMID", "Title", "Abstract" are met as often."""
-    return tuple(name.lower() if name.lower() in TEXTS or name.lower() in IDS else name for name in header)
+    """The cells of a header, those that mean something in lower case: "PMID", "Title", "Abstract" are met as often.
+
+    A name that comes again gets its number ("text 2"), so that its column is an infon and not lost.
+    """
+    times: Counter[str] = Counter()
+    names = []
+    for cell in header:
+        name = cell.lower() if cell.lower() in TEXTS or cell.lower() in IDS else cell
+        times[name] += 1
+        names.append(name if times[name] == 1 else f"{name} {times[name]}")
+    return tuple(names)
 
 
 def _fits(cells: dict[str, str]) -> bool:
