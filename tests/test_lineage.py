@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from biosmith.artefact import Manifest, describe_files, describe_input
-from biosmith.errors import UsageError
+from biosmith.errors import BadInput, UsageError
 from biosmith.lineage import CHANGED, MISSING, MOVED, SOUND, find_artefact, trace_origin
 
 
@@ -122,3 +122,25 @@ def test_what_is_no_artefact_is_refused_by_name(tmp_path: Path) -> None:
         find_artefact(tmp_path / "nowhere")
     with pytest.raises(UsageError, match="not a biosmith artefact"):
         find_artefact(tmp_path)
+
+
+WHOLE = {"path": "model", "kind": "model", "state": "sound", "digest": "ab", "inputs": []}
+
+
+@pytest.mark.parametrize(
+    ("lineage", "words"),
+    [
+        ([], "is not the lineage"),
+        ({}, "it lacks 'state'"),
+        ({key: value for key, value in WHOLE.items() if key != "inputs"}, "it lacks 'inputs'"),
+        (WHOLE | {"inputs": 5}, "is not the lineage"),
+        (WHOLE | {"inputs": [WHOLE, WHOLE | {"digest": ["ab"]}]}, "digest is no text"),
+        (WHOLE | {"counts": "many"}, "counts are no object"),
+    ],
+)
+def test_a_damaged_lineage_of_a_released_folder_is_named(tmp_path: Path, lineage: object, words: str) -> None:
+    folder = make(tmp_path / "model", "model", "weights", [])
+    (folder / "lineage.json").write_text(json.dumps(lineage), encoding="utf-8")
+    with pytest.raises(BadInput, match=words) as raised:
+        trace_origin(folder)
+    assert "lineage.json" in str(raised.value)

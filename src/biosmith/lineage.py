@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from biosmith.artefact import MANIFEST, Manifest, describe_input, digest_file, load_manifest
-from biosmith.errors import BadInput, UsageError
+from biosmith.errors import BadInput, UsageError, shorten
 
 SOUND, MOVED, CHANGED, MISSING, UNCHECKED = "sound", "moved", "changed", "missing", "unchecked"
 RECORDED, NAMED = "recorded", "named"
@@ -226,13 +226,20 @@ def _read_lineage(path: Path) -> Origin:
     """What a released folder says of its origin: what was at hand then is "recorded", the rest "named"."""
     try:
         return _origin(json.loads(path.read_text(encoding="utf-8")))
-    except (json.JSONDecodeError, UnicodeDecodeError, TypeError, AttributeError) as error:
-        raise BadInput(path, f"is not the lineage of a released folder: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise BadInput(path, f"is not the lineage of a released folder: {reason}") from error
 
 
 def _origin(data: Mapping[str, Any]) -> Origin:
     state = NAMED if data["state"] in (MISSING, NAMED) else RECORDED
-    return Origin(**{**data, "state": state, "inputs": tuple(map(_origin, data["inputs"]))})
+    origin = Origin(**{**data, "state": state, "inputs": tuple(map(_origin, data["inputs"]))})
+    for name in ("path", "kind", "digest", "command", "version", "created"):
+        if not isinstance(value := getattr(origin, name), str):
+            raise TypeError(f"{name} is no text: {shorten(value)}")
+    if not isinstance(origin.counts, Mapping):
+        raise TypeError(f"counts are no object: {shorten(origin.counts)}")
+    return origin
 
 
 def without_paths(value: Any) -> Any:

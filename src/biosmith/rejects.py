@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import IO
 
 from biosmith.errors import BadInput, shorten
+from biosmith.surrogates import replace_surrogates
 
 REJECTS = "rejects.jsonl"  # of an artefact: what was set aside while it was made
 
@@ -48,7 +49,7 @@ class Rejects:
             if self._stream is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._stream = self.path.open("a", encoding="utf-8")
-            self._stream.write(json.dumps(item, ensure_ascii=False) + "\n")
+            self._stream.write(replace_surrogates(json.dumps(item, ensure_ascii=False)) + "\n")
             self._stream.flush()
 
     def close(self) -> None:

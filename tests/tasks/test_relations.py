@@ -141,6 +141,13 @@ def test_the_texts_beside_a_prepared_file_allow_every_form(tmp_path: Path) -> No
         read()
 
 
+def test_the_texts_beside_a_file_with_capitals_in_its_name_are_found(tmp_path: Path) -> None:
+    (tmp_path / "Train.entities.jsonl").write_text("{}\n", encoding="utf-8")
+    instance = Instance("1", "the @CHEM-GENE$ gene", "x")
+    with pytest.raises(BadInput, match=r"Train\.entities\.jsonl, line 1"):
+        list(with_entities(tmp_path / "Train.tsv", iter([instance])))
+
+
 def test_a_marked_file_gives_its_markers_and_refuses_dummies() -> None:
     marked = Instance("1", "the << Ang II >>-induced rise; [[ valsartan ]]", "x")
     what = present(marked, RelationSettings(text="markers"))

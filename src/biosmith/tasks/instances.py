@@ -157,7 +157,7 @@ def with_entities(path: Path, instances: Iterator[Instance]) -> Iterator[Instanc
     Raises:
         BadInput: a line cannot be read, or an instance has none.
     """
-    stem = files.strip_compression(path.name).rpartition(".")[0]
+    stem = files.stem(path.name)
     beside = next(
         (f for c in ("", *files.COMPRESSED) if (f := path.with_name(stem + ENTITIES + c)).is_file()), None
     )
