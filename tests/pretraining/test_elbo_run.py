@@ -275,6 +275,20 @@ def test_a_folder_that_holds_something_is_left_alone(run: Path, sentences: Path)
         pretrain_vae(tiny_recipe(), sentences, run)
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"length": 3}, "no sentence of at most"), ({"micro_batch_tokens": 5}, "holds no sentence")],
+)
+def test_a_call_that_cannot_work_leaves_no_run_behind(
+    change: dict[str, int], words: str, sentences: Path, tmp_path: Path
+) -> None:
+    recipe = tiny_recipe()
+    recipe = dataclasses.replace(recipe, batch=dataclasses.replace(recipe.batch, **change))
+    with pytest.raises(UsageError, match=words):
+        pretrain_vae(recipe, sentences, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_damaged_checkpoint_is_named(run: Path, sentences: Path, tmp_path: Path) -> None:
     other = tmp_path / "run"
     shutil.copytree(run, other)

@@ -114,6 +114,14 @@ def test_what_is_no_finished_run_is_refused_by_name(tmp_path: Path) -> None:
         export_run(tmp_path / "run", tmp_path / "model")
 
 
+def test_a_file_is_no_folder_of_a_tokenizer(tmp_path: Path) -> None:
+    begin_run(tmp_path / "run", RECIPE, (10,))
+    file = tmp_path / "vocab.txt"
+    file.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"vocab\.txt is a file; --vocab takes the folder that holds it"):
+        export_run(tmp_path / "run", tmp_path / "model", vocabulary=file)
+
+
 def test_a_model_is_not_exported_as_a_run(tmp_path: Path) -> None:
     begin_run(tmp_path / "run", RECIPE, (1,))
     model = export_run(tmp_path / "run", tmp_path / "model").model

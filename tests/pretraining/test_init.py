@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
-from biosmith.artefact import load_manifest
+from biosmith.artefact import describe_input, load_manifest
 from biosmith.errors import BiosmithError, UsageError
 from biosmith.models.bert import BertConfig, PretrainingModel
 from biosmith.models.saving import save_model
 from biosmith.pretraining.config import Batch, Evaluation, Linear
+from biosmith.pretraining.exporting import export_run
 from biosmith.pretraining.growing import NewLayers
 from biosmith.pretraining.run import pretrain
 from biosmith.tokens.store import VocabularyMark, write_store
@@ -108,6 +110,28 @@ def test_a_run_keeps_no_vocabulary_but_that_of_its_tokens(
     pretrain(RECIPE, tokens, tmp_path / "two", settings=INLINE)
     assert not (tmp_path / "two" / "tokenizer").exists()
     assert "name it again when the model is exported" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "pieces.txt", "tokenizer.json"])
+def test_a_run_keeps_the_vocabulary_of_tokens_that_were_made_with_a_file(name: str, tmp_path: Path) -> None:
+    # Cased pieces: a vocab.txt does not say so, so that what is written beside it has to.
+    words = [*WORDS[:-1], "Aspirin"]
+    (tmp_path / "given").mkdir()
+    file = tmp_path / "given" / name
+    if name.endswith(".txt"):
+        file.write_text("\n".join(words) + "\n", encoding="utf-8")
+    else:
+        (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+        load_vocabulary(tmp_path / "vocab.txt").tokenizer.save(str(file))
+    mark = load_vocabulary(file).mark
+    tokens = make_tokens(tmp_path / "tokens", mark)
+    replace(load_manifest(tokens, "tokens"), inputs=[describe_input(file)]).save(tokens)
+    pretrain(RECIPE, tokens, tmp_path / "run", settings=INLINE)
+    assert load_vocabulary(tmp_path / "run" / "tokenizer").mark == mark
+    model = export_run(tmp_path / "run", tmp_path / "model").model
+    assert load_vocabulary(model).mark == mark
+    pieces = AutoTokenizer.from_pretrained(model).tokenize("Aspirin w3")
+    assert pieces == ["Aspirin", "w3"]
 
 
 def test_a_run_is_not_resumed_when_a_folder_without_a_manifest_holds_other_weights(

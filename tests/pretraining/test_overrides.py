@@ -97,6 +97,10 @@ def test_changes_that_only_fit_together_are_applied_together() -> None:
         ("optimizer.kind=adam", "'optimizer.kind': 'adam' is unknown; valid: adamw, lamb, muon"),
         ("optimizer=muon", "is a section; set one of its fields: optimizer.kind, optimizer.learning_rate"),
         ("optimizer.lr=1", "valid: optimizer.kind, optimizer.learning_rate, optimizer.betas"),
+        ("objectives=[]", "has no masked_language_model objective"),
+        ('objectives=[{"kind": "next_sentence_prediction"}]', "has no masked_language_model objective"),
+        ("objectives.².rate=0.2", "'objectives.²' is unknown; valid: objectives.masked_language_model"),
+        ("model.token_types=1", "two segments need 2 token types"),
     ],
 )
 def test_a_wrong_override_is_refused_with_what_is_valid(override: str, words: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from biosmith.artefact import load_manifest
@@ -24,6 +25,7 @@ from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.models.bert import BertConfig
 from biosmith.models.encoder import sinusoidal_positions
 from biosmith.models.modern import ModernConfig
+from biosmith.pretraining import checkpoints
 from biosmith.pretraining.checkpoints import MODEL, RunState, list_checkpoints
 from biosmith.pretraining.config import (
     AdamW,
@@ -195,6 +197,13 @@ def test_a_log_line_that_a_kill_cut_off_is_forgotten(tokens: Path, tmp_path: Pat
     assert losses(out) == whole
 
 
+@pytest.mark.parametrize("line", [b"\xff\xfe", b"\0\0", b"[1]", b'{"loss": 1.0}'])
+def test_a_log_line_that_is_none_is_named(line: bytes, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b'{"step": 1, "loss": 2.0}\n' + line + b"\n")
+    with pytest.raises(BadInput, match=r"metrics\.jsonl, line 2: is no line of a log"):
+        read_metrics(tmp_path)
+
+
 def test_an_existing_run_is_not_overwritten(tokens: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     pretrain(replace(TINY, steps=1), tokens, out, settings=INLINE)
@@ -321,6 +330,21 @@ def test_a_damaged_checkpoint_is_named(tokens: Path, tmp_path: Path, name: str) 
         pretrain(replace(TINY, steps=2), tokens, out, resume=True, settings=INLINE)
 
 
+def test_a_checkpoint_that_does_not_fit_on_the_disk_is_named(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:  # what the library raises there is no error of the system
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    pretrain(replace(TINY, steps=4), tokens, tmp_path / "whole", settings=INLINE)
+    monkeypatch.setattr(checkpoints, "save_file", full)
+    with pytest.raises(BiosmithError, match=r"step-4 could not be written: .*No space left on device"):
+        pretrain(replace(TINY, steps=4), tokens, tmp_path / "run", settings=INLINE)
+    monkeypatch.undo()
+    outcome = pretrain(replace(TINY, steps=4), tokens, tmp_path / "run", resume=True, settings=INLINE)
+    assert outcome.steps == 4 and losses(tmp_path / "run") == losses(tmp_path / "whole")
+
+
 def test_a_store_of_one_document_is_refused(tmp_path: Path) -> None:
     write_random_store(tmp_path / "tokens", [500])
     with pytest.raises(BiosmithError, match="at least two documents"):
@@ -422,10 +446,15 @@ def test_rates_in_the_log_are_measured_over_real_tokens(tokens: Path, tmp_path: 
 
 def test_a_call_that_cannot_work_leaves_no_run_behind(tokens: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    with pytest.raises(UsageError, match="leaves no room"):
-        pretrain(replace(TINY, batch=Batch(tokens=1024, length=4)), tokens, out, settings=INLINE)
+    for length in (3, 4):  # of which [CLS], [SEP] and [SEP] leave nothing, and nothing to cut in two
+        with pytest.raises(UsageError, match="leaves no room"):
+            pretrain(replace(TINY, batch=Batch(tokens=1024, length=length)), tokens, out, settings=INLINE)
     with pytest.raises(UsageError, match="tracker 'paper' is unknown"):
         pretrain(TINY, tokens, out, settings=replace(INLINE, track=("paper",)))
+    with pytest.raises(UsageError, match="modernbert model has no pooler"):
+        pretrain(replace(TINY, model=ModernConfig(layers=1, width=16, heads=2)), tokens, out, settings=INLINE)
+    with pytest.raises(UsageError, match="workers must be at least 0, not -2"):
+        pretrain(TINY, tokens, out, settings=replace(INLINE, workers=-2))
     assert not out.exists()
 
 

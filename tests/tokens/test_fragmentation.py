@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -222,3 +223,15 @@ def test_what_a_dataset_says_twice_counts_twice(tmp_path: Path) -> None:
         )
     (sample,) = read_samples([tmp_path], limit=100)
     assert (sample.documents, sample.repeated, sample.words["adverse"]) == (2, 0, 2)
+
+
+def test_square_brackets_in_names_are_shown(
+    vocabularies: dict[str, Path], data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vocabulary, text = tmp_path / "v[red]", tmp_path / "set[a].jsonl"
+    shutil.copytree(vocabularies["uncased"], vocabulary)
+    shutil.copyfile(data, text)
+    call = ["vocab", "report", str(vocabulary), "--data", str(text), "--out", str(tmp_path / "o[b]")]
+    assert main(call) == DONE
+    shown = "".join(capsys.readouterr().out.split())
+    assert "v[red]" in shown and "set[a],4mentions" in shown and "/o[b]" in shown

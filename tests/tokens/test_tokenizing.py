@@ -236,3 +236,16 @@ def test_the_command_reports_what_the_store_holds(
     assert (
         main([*arguments[:2], "--vocab", str(tmp_path / "bad"), "--out", str(tmp_path / "other")]) == FAILED
     )
+
+
+def test_starting_again_takes_nothing_away_that_is_not_of_an_unfinished_store(
+    corpus: Path, vocabularies: dict[str, Path], tmp_path: Path
+) -> None:
+    # A journal may be somebody else's.
+    out = tmp_path / "mine"
+    out.mkdir()
+    (out / "journal.json").write_text("{}", encoding="utf-8")
+    (out / "notes.txt").write_text("years of work", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"mine holds notes\.txt, which is not of an unfinished token store"):
+        tokenize_corpus(corpus, vocabularies["wordpiece"], out, resume=False)
+    assert (out / "notes.txt").read_text(encoding="utf-8") == "years of work"

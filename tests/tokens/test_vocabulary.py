@@ -159,6 +159,25 @@ def test_a_list_of_pieces_is_read_with_all_that_the_settings_say(
     assert normalizer.normalize_str("\u00c9t\u00e9 \u4e2d") == "\u00e9t\u00e9 \u4e2d"
 
 
+@pytest.mark.parametrize(
+    ("pieces", "settings", "words"),
+    [
+        ("\ufeff[PAD]\n", None, r"vocab\.txt: begins with a byte-order mark; save it as UTF-8 without"),
+        ("[PAD]\n", '{"do_lower_case": "false"}', "do_lower_case: has to be true or false .found 'false'"),
+        ("[PAD]\n", '{"strip_accents": "no"}', "strip_accents: has to be true or false .found 'no'"),
+    ],
+)
+def test_what_hides_in_files_written_by_hand_is_named(
+    pieces: str, settings: str | None, words: str, tmp_path: Path
+) -> None:
+    text = pieces + "[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"
+    (tmp_path / "vocab.txt").write_text(text, encoding="utf-8")
+    if settings is not None:
+        (tmp_path / "tokenizer_config.json").write_text(settings, encoding="utf-8")
+    with pytest.raises(BadInput, match=words):
+        load_vocabulary(tmp_path)
+
+
 def test_what_is_no_vocabulary_is_refused_by_name(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         load_vocabulary(tmp_path / "nothing")

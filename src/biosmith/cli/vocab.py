@@ -171,7 +171,7 @@ def _side_by_side(cuts: Sequence[VocabularyCut], labels: Sequence[str], out: Pat
         shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold cyan")
         shown.add_column("")
         for label in labels:
-            shown.add_column(label, justify="right" if title != "Terms" else "left")
+            shown.add_column(escape(label), justify="right" if title != "Terms" else "left")
         for name, cells in rows:
             shown.add_row(name, *cells)
         return shown
@@ -203,8 +203,8 @@ def _side_by_side(cuts: Sequence[VocabularyCut], labels: Sequence[str], out: Pat
             ("pieces a mention", [f"{each.pieces_a_mention:.2f}" for each in of]),
             ("pieces a word", [f"{each.pieces_a_word:.3f}" for each in of]),
         ]
-        tables.append(table(f"{name}, {first.mentions:,} mentions", rows))
-    where = [f"\nreport.json and report.png are in {out}"] if out else []
+        tables.append(table(f"{escape(name)}, {first.mentions:,} mentions", rows))
+    where = [f"\nreport.json and report.png are in {escape(str(out))}"] if out else []
     return Group(*tables, *where)
 
 

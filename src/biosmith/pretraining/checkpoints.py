@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from biosmith.artefact import describe_files, digest_file, folder_by_rename, write_json
-from biosmith.errors import BadInput
+from biosmith.errors import BadInput, BiosmithError
 from biosmith.pretraining.loading import Cursor
 from biosmith.pretraining.parallel import Devices, gather, spread_like
 
@@ -55,7 +55,11 @@ def save_checkpoint(
     state: RunState,
     devices: Devices | None = None,
 ) -> Path:
-    """Write `checkpoints/step-N`; there already, it is left as it is. All processes call it, the first one writes."""
+    """Write `checkpoints/step-N`; there already, it is left as it is. All processes call it, the first one writes.
+
+    Raises:
+        BiosmithError: the disk is full.
+    """
     folder = run / FOLDER / f"step-{state.step}"
     if (folder / STATE).is_file():
         return folder
@@ -64,8 +68,11 @@ def save_checkpoint(
     optimizer = _collect(optimizer_tensors(model, optimizers), first)
     if first:
         with folder_by_rename(folder) as temporary:
-            save_file(tensors, temporary / MODEL)
-            save_file(optimizer, temporary / OPTIMIZER)
+            try:
+                save_file(tensors, temporary / MODEL)
+                save_file(optimizer, temporary / OPTIMIZER)
+            except SafetensorError as error:  # on a full disk, too, it is no error of the system
+                raise BiosmithError(f"{folder} could not be written: {error}") from error
             write_json(temporary / STATE, {**dataclasses.asdict(state), "files": describe_files(temporary)})
     return folder
 

@@ -410,6 +410,15 @@ class Recipe:
                 )
             if detection.temperature <= 0:
                 raise UsageError(f"the temperature of samples must be above 0, not {detection.temperature}")
+        if self.objective("masked_language_model") is None:
+            raise UsageError(f"recipe {self.name} has no masked_language_model objective")
+        has_pairs = self.pair_objective is not None or self.batch.second_segment_probability > 0
+        token_types = getattr(self.model, "token_types", 2)  # some models have none, and ignore segments
+        if has_pairs and token_types < 2:
+            raise UsageError(
+                f"two segments need 2 token types, the model has {token_types}; pretrain it without an "
+                "objective over pairs of segments and with batch.second_segment_probability=0"
+            )
 
     def with_vocabulary(self, size: int, pad_id: int = 0) -> Recipe:
         """The same recipe for another vocabulary; the word embedding follows its size."""

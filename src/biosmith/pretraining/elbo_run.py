@@ -39,6 +39,7 @@ from biosmith.pretraining.parallel import Devices, joined
 from biosmith.pretraining.preparing import choose_device, require_same_recipe
 from biosmith.pretraining.run import CONFIG, TOKENIZER, Settings, finish, held, is_begun
 from biosmith.pretraining.run import read_config as read_run_config
+from biosmith.pretraining.sentence_batches import SentenceBatchMaker, split_documents
 from biosmith.pretraining.sentences import READING, SIDES, WRITING, SentenceStore
 from biosmith.pretraining.tracking import find_trackers
 from biosmith.progress import say
@@ -155,6 +156,10 @@ def _prepare(
         wanted = dataclasses.replace(settled, batch=recipe.batch, precision=recipe.precision)
         _require_same(wanted, inputs, out)
         return
+    training, _ = split_documents(store, settled.evaluation.documents, settled.seed)
+    tokens = settled.batch.micro_batch_tokens or settled.batch.length
+    # What the sentences cannot give is named before anything is written.
+    SentenceBatchMaker(store, training, tokens=tokens, length=settled.batch.length)
     out.mkdir(parents=True, exist_ok=True)
     for side in SIDES:
         shutil.copytree(store.folder / side, out / TOKENIZER / side, dirs_exist_ok=True)

@@ -94,6 +94,8 @@ def _find_tokenizer(run: Path, vocabulary: Path | None) -> Path:
         if not (run / TOKENIZER).is_dir():
             raise UsageError(f"{run} kept no tokenizer; name the vocabulary of its tokens with --vocab")
         return run / TOKENIZER
+    if vocabulary.is_file():
+        raise UsageError(f"{vocabulary} is a file; --vocab takes the folder that holds it")
     from biosmith.tokens.vocabulary import load_vocabulary
 
     expected = load_manifest(run, "run").counts.get("vocabulary_digest")

@@ -58,18 +58,22 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
     """The lines of a run's `metrics.jsonl`; a last line that a kill cut off is left out.
 
     Raises:
-        BadInput: another line is not JSON.
+        BadInput: another line is not JSON, or no line of a log.
     """
     path = run / FILE
     if not path.is_file():
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
     found = []
-    for number, line in enumerate(lines[:-1], start=1):
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
         try:
-            found.append(json.loads(line))
-        except json.JSONDecodeError as error:
-            raise BadInput(path, f"is not JSON: {error}", record=f"line {number}") from error
+            value = json.loads(line)
+        except ValueError as error:
+            raise BadInput(path, f"is no line of a log: {error}", record=f"line {number}") from error
+        if not isinstance(value, dict) or not isinstance(value.get("step"), int):
+            raise BadInput(
+                path, "is no line of a log: it names no step", record=f"line {number}", value=value
+            )
+        found.append(value)
     return found
 
 

@@ -68,7 +68,7 @@ def _changed(
         members = list(config)
         names = [getattr(member, "kind", str(place)) for place, member in enumerate(members)]
         for name, change in changes.items():
-            place = names.index(name) if name in names else int(name) if name.isdigit() else len(members)
+            place = names.index(name) if name in names else int(name) if name.isdecimal() else len(members)
             if place >= len(members):
                 raise _unknown(prefix + name, [prefix + n for n in names])
             members[place] = _change_field(

@@ -67,7 +67,7 @@ def count_slots(
     used = lengths[lengths >= rules.minimum].astype(np.int64)
     if not len(used):
         return 2 * group
-    sequences = np.maximum(1, -(-used // rules.limit)).sum()
+    sequences = np.maximum(1, -(-used // max(rules.limit, 1))).sum()  # a limit of 0 is refused later
     mean = float(used.sum()) / float(sequences) + specials
     mean *= 1 - rules.short_probability / 2
     slots = min(math.ceil(1.25 * tokens / mean / 8) * 8 + 8, tokens // (specials + 1))

@@ -208,8 +208,6 @@ def _phase_seed(recipe: Recipe, phase: int) -> int:
 
 def _data_rules(recipe: Recipe, length: int, seed: int) -> DataRules:
     masked, pairs = (recipe.objective(kind) for kind in ("masked_language_model", "next_sentence_prediction"))
-    if masked is None:
-        raise UsageError(f"recipe {recipe.name} has no masked_language_model objective")
     assert recipe.batch.micro_batch_tokens is not None
     return DataRules(
         seed=seed,

@@ -43,6 +43,7 @@ from biosmith.pretraining.embedding_transfer import take_over
 from biosmith.pretraining.growing import Growth, NewLayers, deepened, grown
 from biosmith.pretraining.mixing import MixedStores
 from biosmith.pretraining.parallel import Devices, joined
+from biosmith.pretraining.planning import recipe_parameters
 from biosmith.pretraining.preparing import (
     choose_device,
     make_batch_makers,
@@ -56,7 +57,7 @@ from biosmith.processes import hold_output
 from biosmith.progress import say
 from biosmith.randomness import derive_key
 from biosmith.tokens.store import TokenStore
-from biosmith.tokens.vocabulary import load_vocabulary
+from biosmith.tokens.vocabulary import copy_file, load_vocabulary
 
 CONFIG, TOKENIZER = "config.json", "tokenizer"
 
@@ -75,6 +76,9 @@ class Settings:
         tensor_parallel: processes that share every layer; it divides their number.
         activation_checkpointing: keep each layer's input only, and compute the rest again in the backward pass.
         track: trackers that get the log lines, see `tracking`.
+
+    Raises:
+        UsageError: less than no worker.
     """
 
     device: str = "auto"
@@ -85,6 +89,10 @@ class Settings:
     tensor_parallel: int = 1
     activation_checkpointing: bool = False
     track: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 0:
+            raise UsageError(f"--workers must be at least 0, not {self.workers}")
 
 
 @dataclass(frozen=True)
@@ -227,7 +235,8 @@ def _prepare(
         _require_same(recipe, tokens, init, growth, out)
         return
     recipe = settle(recipe, source, devices.device, devices.replicas, devices.tensor)
-    make_batch_makers(recipe, source)  # what the tokens cannot give is named before anything is written
+    make_batch_makers(recipe, source)  # what the tokens cannot give is named before anything is written,
+    recipe_parameters(recipe)  # and so are heads that a family does not have
     _begin(recipe, store, tokens, out, init, growth)
 
 
@@ -387,12 +396,12 @@ def _make_model(
 
 
 def vocabulary_folder(store: TokenStore) -> Path | None:
-    """The folder of the vocabulary that tokens were made with, if it is still there and the same."""
-    # It may be a vocabulary of ours, or a model's folder; the other input is the corpus.
-    for folder in (Path(i["path"]) for i in store.manifest.inputs if i.get("kind") != "corpus"):
+    """The folder or file of the vocabulary that tokens were made with, if it is still there and the same."""
+    # It may be a vocabulary of ours, a model's folder, or a file; the other input is the corpus.
+    for path in (Path(i["path"]) for i in store.manifest.inputs if i.get("kind") != "corpus"):
         with contextlib.suppress(BiosmithError):  # it holds no vocabulary any more
-            if folder.is_dir() and load_vocabulary(folder).mark.digest == store.vocabulary.digest:
-                return folder
+            if load_vocabulary(path).mark.digest == store.vocabulary.digest:
+                return path
     return None
 
 
@@ -404,6 +413,9 @@ def _copy_tokenizer(store: TokenStore, out: Path) -> None:
         say("The tokens' vocabulary is no longer where it was; name it again when the model is exported.")
         return
     (out / TOKENIZER).mkdir(exist_ok=True)
+    if folder.is_file():
+        copy_file(folder, out / TOKENIZER)
+        return
     for name in TOKENIZER_FILES:
         if (folder / name).is_file():
             shutil.copyfile(folder / name, out / TOKENIZER / name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,10 +25,14 @@ from biosmith.processes import hold_output, map_in_order
 from biosmith.progress import progress, say
 from biosmith.tokens.encoding import BulkEncoder
 from biosmith.tokens.parts import TASKS_OF_A_WORKER, Part, list_parts, read_part
-from biosmith.tokens.store import SHARD_TOKENS, StoreWriter, Tokens, TokenStore, token_dtype
+from biosmith.tokens.store import OFFSETS, SHARD_TOKENS, StoreWriter, Tokens, TokenStore, token_dtype
 from biosmith.tokens.vocabulary import load_vocabulary
 
 JOURNAL = "journal.json"  # of a store in the making; taken away when the manifest is written
+# What a store in the making holds: files, and what a killed run was writing.
+_OWN = re.compile(
+    rf"(\.)?({re.escape(JOURNAL)}|shard-\d+\.npy|{re.escape(OFFSETS)}|{re.escape(MANIFEST)})(?(1)\.\d+\.tmp)"
+)
 
 
 def tokenize_corpus(
@@ -138,6 +143,11 @@ def _open_journal(out: Path, inputs: str, resume: bool) -> dict[str, Any]:
         require_new_folder(out)
         return fresh
     if not resume:
+        foreign = sorted(file.name for file in out.iterdir() if not _OWN.fullmatch(file.name))
+        if foreign:
+            raise UsageError(
+                f"{out} holds {foreign[0]}, which is not of an unfinished token store; choose another --out, or remove it"
+            )
         shutil.rmtree(out)
         return fresh
     try:

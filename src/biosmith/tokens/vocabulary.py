@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,6 +143,16 @@ def save_vocabulary(
     return mark_of(tokenizer)
 
 
+def copy_file(file: Path, folder: Path) -> None:
+    """Copy the file of a vocabulary into a folder that loads as it does; the case of a list of pieces is stated beside it."""
+    if file.suffix != ".txt":
+        shutil.copyfile(file, folder / TOKENIZER)
+        return
+    shutil.copyfile(file, folder / PIECES)
+    cased = load_vocabulary(file).mark.cased
+    write_json(folder / SETTINGS, {"do_lower_case": not cased, "tokenizer_class": "BertTokenizer"})
+
+
 def _plain_token(token: str) -> dict[str, Any]:
     flags = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
     return {"content": token, **flags}
@@ -177,6 +188,8 @@ def _from_pieces(path: Path, settings: Mapping[str, Any] = MappingProxyType({}))
         pieces = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise BadInput(path, f"is not a list of pieces in UTF-8: {error}") from error
+    if pieces[0].startswith("\ufeff"):  # part of the first piece for whoever else reads the file
+        raise BadInput(path, "begins with a byte-order mark; save it as UTF-8 without")
     if pieces and not pieces[-1]:
         pieces.pop()
     ids = {piece.rstrip("\r"): number for number, piece in enumerate(pieces)}
@@ -221,7 +234,11 @@ def _settings(folder: Path) -> dict[str, Any]:
         settings = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise BadInput(path, f"is not JSON: {error}") from error
-    return settings if isinstance(settings, dict) else {}
+    settings = settings if isinstance(settings, dict) else {}
+    for key in ("do_lower_case", "strip_accents", "tokenize_chinese_chars"):
+        if not isinstance(value := settings.get(key), bool | None):
+            raise BadInput(path, "has to be true or false", record=key, value=value)
+    return settings
 
 
 def _check_case(folder: Path, tokenizer: Tokenizer) -> None:
