@@ -270,7 +270,7 @@ def test_a_browser_that_keeps_nothing_works_as_long_as_the_page_is_open(browser:
         page.wait_for_selector("#ask[open]")
         page.fill("#token", "sesame")
         page.keyboard.press("Enter")
-        page.wait_for_function("document.getElementById('models').textContent")
+        page.wait_for_selector("#models:not(:empty)", state="attached")
         annotate(page)
         assert len(marks(page)) == 3
         page.keyboard.press("Escape")
