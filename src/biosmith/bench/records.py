@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from biosmith.bench.questions import parse_json
 from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
+from biosmith.surrogates import parse_json
 from biosmith.tasks.instances import BadRow, Instance
 from biosmith.text import files
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from biosmith.errors import BadInput, UsageError, shorten
 from biosmith.rejects import Rejects
-from biosmith.surrogates import replace_surrogates
+from biosmith.surrogates import parse_json
 from biosmith.tasks.fit_answers import gold_answers, group_keys
 from biosmith.tasks.fit_sequences import group_names
 from biosmith.tasks.instances import ENTITIES, Answer, BadRow, Entity, Instance, Label, Question
@@ -198,7 +198,7 @@ def _whole(path: Path, text: str) -> Any:
         BadInput: a file that is called .json is neither; names the line.
     """
     try:
-        return _read_json(text)
+        return parse_json(text)
     except (ValueError, RecursionError) as error:
         if files.strip_compression(path.name).endswith(".json") and not _is_json(
             text.lstrip().split("\n")[0]
@@ -206,22 +206,6 @@ def _whole(path: Path, text: str) -> Any:
             line = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else None
             raise BadInput(path, f"is not JSON: {error}", record=line) from error
         return None
-
-
-def _read_json(text: str) -> Any:
-    """A JSON value; lone surrogates, which JSON can spell and no tokenizer reads, as U+FFFD."""
-    value = json.loads(text)
-    return _without_surrogates(value) if "\\ud" in text.lower() else value
-
-
-def _without_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, list):
-        return [_without_surrogates(member) for member in value]
-    if isinstance(value, dict):
-        return {replace_surrogates(key): _without_surrogates(member) for key, member in value.items()}
-    return value
 
 
 def _is_json(text: str) -> bool:
@@ -275,7 +259,7 @@ def _comma_rows(path: Path) -> Iterator[tuple[int | str, Any]]:
 
 def _object(record: Any) -> dict[str, Any]:
     try:
-        value = _read_json(record) if isinstance(record, str) else record
+        value = parse_json(record) if isinstance(record, str) else record
     except (ValueError, RecursionError) as error:
         raise BadRow(f"is not JSON: {error}") from None
     if not isinstance(value, dict):
