@@ -1,7 +1,9 @@
-"""The project's own small recipe: Bioformer-8L's shape on open text that fits one machine, trained in minutes. With `--init` the shape is
-that of the model to go on from, as in the encoder that comes with the sources (docs/models.md)."""
+"""The project's own recipes, on open text that fits one machine, trained in minutes: a small one in Bioformer-8L's shape (with `--init` in
+that of the model to go on from, as the encoder that comes with the sources: docs/models.md), and a tiny one."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from biosmith.models.bert import BertConfig
 from biosmith.pretraining.config import (
@@ -44,5 +46,25 @@ def biosmith_base_small() -> Recipe:
             "optimizer.learning_rate": "ours; a long warm-up takes the post-LN encoder past the unigram plateau",
             "initial_positions": "ours: short runs leave the unigram plateau sooner (benchmarks/results/initial_positions.json)",
             "batch.tokens": "ours: many small steps, for the tokens are few",
+        },
+    )
+
+
+def biosmith_tiny() -> Recipe:
+    """Two layers, 128 wide, for processors and tests: 6,000 steps of 256 sequences of 512 tokens, 786 million tokens."""
+    base = biosmith_base_small()
+    return replace(
+        base,
+        name="biosmith-tiny",
+        paper="none; the shape is that of BERT-Tiny (Turc et al., 2019)",
+        model=BertConfig(vocabulary_size=30_522, layers=2, width=128, heads=2, feed_forward=512),
+        optimizer=replace(base.optimizer, learning_rate=2e-3),
+        batch=Batch(tokens=256 * 512, length=512),
+        steps=6_000,
+        citations={
+            **base.citations,
+            "model": "Turc et al. (2019), Well-Read Students Learn Better, Table 1: L=2, H=128",
+            "optimizer.learning_rate": "ours; a narrow and shallow encoder bears more",
+            "batch.tokens": "ours: so small a step that smaller ones would wait for the host",
         },
     )

@@ -47,6 +47,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "modern-base": modern.modern_base,
     "modern-small": modern.modern_small,
     "biosmith-base-small": biosmith.biosmith_base_small,
+    "biosmith-tiny": biosmith.biosmith_tiny,
     "demo": demo.demo,
 }
 
