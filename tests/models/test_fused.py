@@ -137,6 +137,7 @@ def test_the_fused_loss_equals_cross_entropy_over_the_unpadded_vocabulary() -> N
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:Argument aux_data:UserWarning")  # of FlashAttention-4's compiler
 def test_the_cuda_kernels_give_the_plain_model_s_loss_and_gradients() -> None:
     # 16 bits on the fused side, 32 on the other: a wrong kernel is off by far more than rounding.
     torch.manual_seed(2)

@@ -186,6 +186,9 @@ def test_no_step_waits_for_the_card_to_look_something_up(abstracts: TokenStore) 
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings(
+    "ignore:Synchronization debug mode:UserWarning", "ignore:Argument aux_data:UserWarning"
+)
 @pytest.mark.parametrize("optimizer", [AdamW(), Lamb()])
 def test_no_step_waits_for_the_card(abstracts: TokenStore, optimizer: AdamW | Lamb) -> None:
     config = replace(CONFIG, width=128, heads=2)
