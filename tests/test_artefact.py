@@ -108,6 +108,15 @@ def test_what_is_no_manifest_is_refused(content: str, tmp_path: Path) -> None:
         load_manifest(tmp_path)
 
 
+def test_a_file_in_the_place_of_an_artefact_is_called_one(tmp_path: Path) -> None:
+    # "does not exist" of a file that is there sends people looking for it.
+    (tmp_path / "part").touch()
+    with pytest.raises(UsageError, match=r"part is a file; expected a biosmith tokens folder"):
+        load_manifest(tmp_path / "part", "tokens")
+    with pytest.raises(UsageError, match=r"nowhere does not exist; expected"):
+        load_manifest(tmp_path / "nowhere", "tokens")
+
+
 def test_errors_of_the_system_name_what_the_user_gave(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError) as caught, write_by_rename(tmp_path / "folder"):
@@ -134,3 +143,34 @@ def test_outputs_that_cannot_be_made_are_known_before_the_work(tmp_path: Path) -
         require_writable(tmp_path)
     for require in (require_writable, require_new_folder):
         require(tmp_path / "a" / "b" / "out")
+
+
+def test_an_empty_folder_that_cannot_be_replaced_is_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another folder under its name would leave the user's shell in one that is gone.
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    for out in (Path(), Path("../here"), here):
+        with folder_by_rename(out) as temporary:
+            Manifest("model").save(temporary)
+            (temporary / "part").mkdir()
+        assert sorted(path.name for path in Path().iterdir()) == [MANIFEST, "part"]
+        (here / MANIFEST).unlink()
+        (here / "part").rmdir()
+        with pytest.raises(ZeroDivisionError), folder_by_rename(out) as temporary:
+            (temporary / "half").touch()
+            raise ZeroDivisionError
+        assert list(here.iterdir()) == []
+
+
+def test_a_folder_behind_a_link_is_made_there(tmp_path: Path) -> None:
+    for name in ("there", "to-come"):
+        (tmp_path / f"link-{name}").symlink_to(name)
+    (tmp_path / "there").mkdir()
+    for name in ("there", "to-come"):
+        with folder_by_rename(tmp_path / f"link-{name}") as temporary:
+            (temporary / "a").touch()
+        assert (tmp_path / name / "a").is_file() and (tmp_path / f"link-{name}").is_symlink()
+        assert len(list(tmp_path.glob(".*"))) == 0

@@ -279,3 +279,64 @@ def test_what_the_terminal_cannot_write_is_written_in_another_way(encoding: str,
         assert json.loads(written) == shown
     else:
         assert "\\udcff" in written and ("β" if encoding == "utf-8:strict" else "\\u03b2") in written
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (["corpus", "build", "", "--out", "x"], "an empty path"),
+        (["corpus", "build", "text", "--out", ""], "an empty path (--out)"),
+        (["corpus", "build", "text", "--out="], "an empty path (--out)"),
+        (["corpus", "build", "text", "--out", "x", "--exclude"], "--exclude names no file or folder"),
+        (["corpus", "build", "text", "--exclude", "--out", "x"], "--exclude names no file or folder"),
+        (["pretrain", "demo", "--tokens", "--out", "x"], "--tokens names no file or folder"),
+        (["pretrain", "demo", "--tokens", "", "--out", "x"], "an empty path (--tokens)"),
+        (["vocab", "report", "text", "--data", "--limit", "3"], "--data names no file or folder"),
+    ],
+)
+def test_a_path_from_a_variable_that_is_not_set_is_a_wrong_call(
+    call: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # An empty path would be the working directory, and a corpus that --exclude of nothing keeps clean of nothing is not.
+    monkeypatch.chdir(tmp_path)
+    Path("text").write_text("Aspirin helps.", encoding="utf-8")
+    assert main(call) == WRONG_CALL
+    assert says in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
+
+
+def test_texts_may_be_empty_and_so_may_be_lists_of_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "demo", "--override"]) == DONE
+    assert main(["generate", "reconstruct", "--model", "nowhere", "--text", ""]) == WRONG_CALL
+    assert "empty path" not in capsys.readouterr().err
+
+
+def test_a_corpus_may_be_named_twice_so_that_a_tagger_weighs_it_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for split in ("train", "devel", "test"):
+        (tmp_path / f"{split}.tsv").write_text("Aspirin\tB-Chemical\n\n", encoding="utf-8")
+    data = [str(tmp_path)] * 2
+    call = ["finetune", "ner", "--model", "nowhere", "--data", *data, "--out", str(tmp_path / "tuned")]
+    assert main(call) == WRONG_CALL
+    assert "nowhere does not exist" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("kind", ["run", "corpus", "tokens"])
+def test_what_is_no_model_is_not_released(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Of a run its weights would be left out, which lie in its checkpoints: a folder for nothing.
+    config = {"vocabulary": {"size": 5, "digest": "0" * 64}} if kind == "tokens" else {}
+    (tmp_path / "made").mkdir()
+    Manifest(kind, config=config, counts={"documents": 1, "tokens": 1}).save(tmp_path / "made")
+    assert main(["release", str(tmp_path / "made"), "--out", str(tmp_path / "out")]) == WRONG_CALL
+    shown = capsys.readouterr().err
+    assert f"made is a {kind} artefact, not a model" in shown and ("biosmith export" in shown) is (
+        kind == "run"
+    )
+    assert not (tmp_path / "out").exists()

@@ -10,7 +10,16 @@ import pytest
 
 from biosmith.artefact import Manifest, describe_files, describe_input
 from biosmith.errors import BadInput, UsageError
-from biosmith.lineage import CHANGED, MISSING, MOVED, SOUND, find_artefact, trace_origin
+from biosmith.lineage import (
+    CHANGED,
+    MISSING,
+    MOVED,
+    RECORDED,
+    SOUND,
+    find_artefact,
+    keep_lineage,
+    trace_origin,
+)
 
 
 def make(folder: Path, kind: str, content: str, inputs: list[Path]) -> Path:
@@ -117,11 +126,42 @@ def test_a_file_inside_an_artefact_means_the_artefact(chain: Path) -> None:
     assert find_artefact(chain / "data.txt") == chain
 
 
+def test_a_file_with_a_manifest_beside_it_is_not_what_the_folder_around_it_is(chain: Path) -> None:
+    made = chain / "annotated.jsonl"
+    made.write_text("{}", encoding="utf-8")
+    described = [describe_input(chain.parent / "raw.xml")]
+    manifest = Manifest("annotations", inputs=described, files=describe_files(chain, [made.name]))
+    manifest.save(chain, f"{made.name}.manifest.json")
+    assert find_artefact(made) == made
+    assert states(made) == {"annotated.jsonl": SOUND, "raw.xml": SOUND}
+
+
 def test_what_is_no_artefact_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nowhere does not exist"):
         find_artefact(tmp_path / "nowhere")
     with pytest.raises(UsageError, match="not a biosmith artefact"):
         find_artefact(tmp_path)
+
+
+def test_a_model_knows_its_origin_where_nothing_that_it_was_made_from_is_at_hand(
+    chain: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "elsewhere" / "model"
+    model.mkdir(parents=True)
+    manifest = Manifest("model", inputs=[describe_input(chain)])
+    keep_lineage(model, manifest)
+    manifest.save(model)
+    assert {o.state for o in trace_origin(model).walk()} == {SOUND}, "what is at hand is looked at"
+    shutil.rmtree(chain.parent)
+    top, *below = trace_origin(model).walk()
+    assert top.state == SOUND and {o.state for o in below} == {RECORDED}
+    assert [o.kind for o in below] == ["run", "tokens", "corpus", "file", "vocabulary", "corpus", "file"]
+    assert str(tmp_path) not in (model / "lineage.json").read_text(encoding="utf-8")
+
+
+def test_a_model_of_files_alone_gets_no_lineage(chain: Path, tmp_path: Path) -> None:
+    keep_lineage(tmp_path, Manifest("model", inputs=[describe_input(chain.parent / "raw.xml")]))
+    assert not (tmp_path / "lineage.json").exists()
 
 
 WHOLE = {"path": "model", "kind": "model", "state": "sound", "digest": "ab", "inputs": []}

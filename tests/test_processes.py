@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -12,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from biosmith.errors import BiosmithError
-from biosmith.processes import map_in_order, run_alone
+from biosmith.errors import BiosmithError, UsageError
+from biosmith.processes import hold_output, map_in_order, run_alone
 from process_tasks import begin, dies_at_seven, multiply, raises_at_seven
 
 
@@ -117,3 +118,37 @@ sys.exit(0 if held else 1)
 def test_a_forked_child_does_not_go_on_holding_a_file(tmp_path: Path) -> None:
     # As the workers of a data loader, where the process that holds a run's folder is killed.
     subprocess.run([sys.executable, "-c", FORKING, str(tmp_path / "lock")], check=True, timeout=60)
+
+
+def test_holding_the_working_directory_leaves_it_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A hidden file in it would be taken for an output that is there already.
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with hold_output(Path()):
+        assert list(Path().iterdir()) == []
+        with pytest.raises(UsageError, match="another process"), hold_output(tmp_path / "here"):
+            pass
+
+
+def test_a_place_where_nothing_can_be_made_is_a_wrong_call_that_names_the_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The hidden file beside it is nothing that a user knows of.
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(UsageError, match=r"run cannot be written: .*file is no folder"),
+        hold_output(tmp_path / "file" / "run"),
+    ):
+        pass
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", ".run.lock")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with (
+        pytest.raises(UsageError, match=r"run cannot be written: no permission to write to"),
+        hold_output(tmp_path / "run"),
+    ):
+        pass

@@ -35,6 +35,10 @@ _HUGGING_FACE = (
 )  # a folder with one of them is a model or a tokenizer
 
 
+# Errors of a write for which there is no room: on the disk, in the user's share of it, in one file.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 @dataclass(frozen=True)
 class Manifest:
     """What made an artefact, from what, and what is in it."""
@@ -52,7 +56,7 @@ class Manifest:
     def save(self, folder: Path, name: str = MANIFEST) -> Manifest:
         """Write the manifest into a folder by rename and return it as written.
 
-        An artefact that is one file has it beside it, under `<file>.manifest.json`.
+        An artefact that is one file has it beside it (`manifest_beside`).
         """
         full = dataclasses.replace(
             self,
@@ -114,8 +118,17 @@ def load_manifest(folder: Path, kind: str | None = None) -> Manifest:
     """
     path = folder / MANIFEST
     if not path.is_file():
-        what = "has no manifest.json" if folder.is_dir() else "does not exist"
+        there = "has no manifest.json" if folder.is_dir() else "is a file"
+        what = there if folder.exists() else "does not exist"
         raise UsageError(f"{folder} {what}; expected a biosmith {kind or 'artefact'} folder")
+    manifest = read_manifest(path)
+    if kind is not None and manifest.kind != kind:
+        raise UsageError(f"{folder} is a {manifest.kind} artefact, not a {kind} artefact")
+    return manifest
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read the file of a manifest. Raises `BadInput` as `load_manifest`."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -132,8 +145,6 @@ def load_manifest(folder: Path, kind: str | None = None) -> Manifest:
         for key in place.split("."):
             value = value.get(key, {})
         _checked(path, value, types, place)
-    if kind is not None and manifest.kind != kind:
-        raise UsageError(f"{folder} is a {manifest.kind} artefact, not a {kind} artefact")
     return manifest
 
 
@@ -151,6 +162,11 @@ def _checked(path: Path, value: Any, types: Mapping[str, type], place: str = "")
             reason = f"has to be {_CALLED[types[key]]}{', not null' if item is None else ''}"
             raise BadInput(path, reason, record=name, value=item)
     return known
+
+
+def manifest_beside(path: Path) -> Path:
+    """Where the manifest of an artefact lies that is no folder of biosmith's own: annotations in a file, or as brat's."""
+    return path.parent / f"{path.name}.{MANIFEST}"
 
 
 def is_artefact(folder: Path) -> bool:
@@ -252,36 +268,59 @@ def write_by_rename(path: Path) -> Iterator[Path]:
 def folder_by_rename(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `path`, renamed to it on success and removed on failure.
 
+    An empty folder that no other can take the place of (`_stays`) has the temporary one in it, and is filled from that.
+
     Raises:
         UsageError: `path` exists and is not an empty folder, or cannot be made.
     """
     require_new_folder(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _naming(path):
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    place = path.resolve()  # neither "." nor a link can be replaced
+    stays = _stays(place)
+    home = place if stays else place.parent
+    home.mkdir(parents=True, exist_ok=True)
+    with _naming(path, place.name):
+        temporary = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".tmp", dir=home))
     try:
-        with _naming(path):
+        with _naming(path, place.name):
             yield temporary
-            temporary.chmod(0o755)
-            if path.is_dir():
-                path.rmdir()
-            temporary.replace(path)
+            if stays:
+                for made in sorted(
+                    temporary.iterdir(), key=lambda one: one.name == MANIFEST
+                ):  # it comes last
+                    made.replace(place / made.name)
+            else:
+                temporary.chmod(0o755)
+                if place.is_dir():
+                    place.rmdir()
+                temporary.replace(place)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def _stays(folder: Path) -> bool:
+    """Whether a folder is there and has to stay: a mount point, or the working directory, which would be a folder that
+    is gone for the shell that the command was called from."""
+    return folder.is_dir() and (os.path.ismount(folder) or folder.samefile(os.curdir))
+
+
 @contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Errors of the system that name a temporary file or folder of `path`, or what lies in one, name `path` instead."""
+def _naming(path: Path, name: str | None = None) -> Iterator[None]:
+    """Errors of the system that name a temporary file or folder of `path`, or what lies in one, name `path` instead.
+
+    Those of a full disk may name no file, or of a file that was copied the one that was read.
+    """
+    start = f".{path.name if name is None else name}."
     try:
         yield
     except OSError as error:
-        if not isinstance(error.filename, str | os.PathLike):
-            raise
-        named = Path(error.filename)
-        for place in (named, *named.parents):
-            if place.name.startswith(f".{path.name}.") and place.name.endswith(".tmp"):
-                raise OSError(error.errno, error.strerror, str(path / named.relative_to(place))) from error
+        names = [n for n in (error.filename2, error.filename) if isinstance(n, str | os.PathLike)]
+        for named in map(Path, names):
+            for place in (named, *named.parents):
+                if place.name.startswith(start) and place.name.endswith(".tmp"):
+                    known = path / named.relative_to(place)
+                    raise OSError(error.errno, error.strerror, str(known)) from error
+        if not names and error.errno in _FULL:
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 
@@ -301,7 +340,8 @@ def require_writable(path: Path) -> None:
 
 def _require_place(path: Path) -> None:
     """Raise `UsageError` if the folder of an output neither is there to be written to nor could be made."""
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    places = [path, *path.absolute().parents] if _stays(path) else path.absolute().parents
+    folder = next(place for place in places if place.exists())
     if not folder.is_dir():
         raise UsageError(f"{path} cannot be written: {folder} is no folder")
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -15,12 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from biosmith.artefact import MANIFEST, Manifest, describe_input, digest_file, load_manifest
+from biosmith.artefact import (
+    MANIFEST,
+    Manifest,
+    describe_input,
+    digest_file,
+    load_manifest,
+    manifest_beside,
+    read_manifest,
+    to_plain,
+    write_json,
+)
 from biosmith.errors import BadInput, UsageError, shorten
 
 SOUND, MOVED, CHANGED, MISSING, UNCHECKED = "sound", "moved", "changed", "missing", "unchecked"
 RECORDED, NAMED = "recorded", "named"
-LINEAGE = "lineage.json"  # of released folders: the origin of what they were made from, as it was found then
+LINEAGE = "lineage.json"  # of models: the origin of what they were made from, as it was found then
 BROKEN = (CHANGED, MISSING)
 ABSOLUTE = re.compile(r"(?<![\w.:/<])(?:/|[A-Za-z]:\\|~/)[^\s'\",;:]+")  # paths in running text
 
@@ -34,7 +44,7 @@ class Origin:
         kind: "corpus", "tokens", ..., or "file", "folder", "missing" for what is no artefact.
         state: "sound" (every digest agrees), "moved" (sound, but not where the manifest says), "changed", "missing",
             "unchecked" (a folder without a manifest has no digest to check), "recorded" (not at hand, but described
-            in the lineage of a released folder above it), or "named" (that lineage knows its digest alone, for it was
+            in the lineage of a model above it), or "named" (that lineage knows its digest alone, for it was
             missing when the folder was released).
         problems: what is wrong with it, one line each.
         command, version, created, seed, counts: as its manifest says.
@@ -61,7 +71,7 @@ class Origin:
 
 
 def find_artefact(path: Path) -> Path:
-    """The artefact folder that a path means: itself, or the nearest folder above a file that lies in one.
+    """The artefact that a path means: itself, or the nearest folder above a file that lies in one.
 
     Raises:
         UsageError: the path does not exist, or nothing above it is an artefact.
@@ -70,6 +80,8 @@ def find_artefact(path: Path) -> Path:
         raise UsageError(
             f"{path} does not exist; expected a biosmith artefact: a folder with a manifest.json"
         )
+    if manifest_beside(path).is_file():
+        return path
     for folder in (path, *path.absolute().parents):
         if (folder / MANIFEST).is_file():
             return folder
@@ -84,15 +96,37 @@ def trace_origin(
     """Walk the manifests back from an artefact to the raw files.
 
     Args:
-        folder: an artefact; see `find_artefact`.
+        folder: an artefact; see `find_artefact`. Annotations are a file, with their manifest beside it.
         verify: compare the digest of every file; otherwise only its size.
         advance: told the number of bytes that were read.
 
     Raises:
         UsageError, BadInput: the artefact's own manifest is missing or unreadable.
     """
-    load_manifest(folder)
+    _load(folder)
     return _Walk(verify, advance).artefact(folder, folder, None)
+
+
+def keep_lineage(folder: Path, manifest: Manifest) -> None:
+    """Write into a folder that is being made what its inputs were made from, so that it is traced where they are not at hand.
+
+    Args:
+        folder: where it is being made, not yet under its name.
+        manifest: what it is going to have; one that names files alone says all there is to say.
+    """
+    walk = _Walk(verify=False, advance=lambda _: None)
+    inputs = tuple(walk.input(folder, entry) for entry in manifest.inputs)
+    if any(origin.created for origin in inputs):  # from a manifest
+        origin = Origin(folder.name, manifest.kind, SOUND, inputs=inputs)
+        write_json(folder / LINEAGE, without_paths(to_plain(origin)))
+
+
+def _load(artefact: Path) -> tuple[Path, Manifest]:
+    """The manifest of an artefact and the file it is in. Raises as `load_manifest`."""
+    beside = manifest_beside(artefact)
+    if not (artefact / MANIFEST).is_file() and beside.is_file():
+        return beside, read_manifest(beside)
+    return artefact / MANIFEST, load_manifest(artefact)
 
 
 @dataclass
@@ -113,20 +147,20 @@ class _Walk:
             moved = known.state == SOUND and folder != recorded
             return dataclasses.replace(known, state=MOVED if moved else known.state)
         try:
-            manifest = load_manifest(folder)
+            file, manifest = _load(folder)
         except (BadInput, UsageError) as error:
             return Origin(str(folder), "folder", CHANGED, problems=(str(error),))
         if (folder / LINEAGE).is_file():
             released = _read_lineage(folder / LINEAGE)
             self.recorded |= {origin.digest: origin for origin in released.walk() if origin.state != NAMED}
-        found = digest_file(folder / MANIFEST)
-        problems = [*self._problems(folder, manifest)]
+        found = digest_file(file)
+        problems = [*self._problems(file.parent, manifest)]
         if digest is not None and digest != found:
             problems.insert(
                 0, f"made anew since: its manifest is {found[:12]}, the one used was {digest[:12]}"
             )
         self.walking.add(key)
-        inputs = tuple(self._input(folder, entry) for entry in manifest.inputs)
+        inputs = tuple(self.input(folder, entry) for entry in manifest.inputs)
         self.walking.remove(key)
         origin = Origin(
             path=str(folder),
@@ -144,7 +178,8 @@ class _Walk:
         self.seen[key] = origin
         return origin
 
-    def _input(self, folder: Path, entry: Mapping[str, Any]) -> Origin:
+    def input(self, folder: Path, entry: Mapping[str, Any]) -> Origin:
+        """What an entry of a manifest's inputs means, and what that was made from."""
         recorded, kind = Path(str(entry.get("path", ""))), str(entry.get("kind", "file"))
         digest = entry.get("digest")
         place = self._find(recorded, folder, entry)
@@ -223,12 +258,12 @@ class _Walk:
 
 
 def _read_lineage(path: Path) -> Origin:
-    """What a released folder says of its origin: what was at hand then is "recorded", the rest "named"."""
+    """What a model says of its origin: what was at hand then is "recorded", the rest "named"."""
     try:
         return _origin(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise BadInput(path, f"is not the lineage of a released folder: {reason}") from error
+        raise BadInput(path, f"is not the lineage of a model: {reason}") from error
 
 
 def _origin(data: Mapping[str, Any]) -> Origin:

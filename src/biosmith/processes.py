@@ -179,11 +179,19 @@ def hold_output(out: Path) -> Iterator[None]:
     One process at a time makes a corpus, a token store or a run: two would take away each other's half-written files.
 
     Raises:
-        UsageError: another process holds it.
+        UsageError: another process holds it, or nothing can be made there.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
-    path = out.parent / f".{out.name}.lock"
-    with path.open("ab") as stream:
+    # Of "." and "..", too: a file in a folder that has to be empty would be one that is there already.
+    place = out if out.name not in ("", "..") else out.resolve()
+    path = place.parent / f".{place.name}.lock"
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        opened = path.open("ab")
+    except PermissionError as error:
+        raise UsageError(f"{out} cannot be written: no permission to write to {place.parent}") from error
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageError(f"{out} cannot be written: {place.parent} is no folder") from error
+    with opened as stream:
         if not lock_file(stream):
             raise UsageError(f"another process is making {out}; wait for it, or choose another --out")
         try:

@@ -28,6 +28,8 @@ from biosmith.errors import BadInput, BiosmithError
 from biosmith.rejects import Rejects
 from biosmith.text.document import Document
 
+openvino = pytest.importorskip("openvino")
+
 
 class Scorer:
     """An engine whose score of a token in each column depends on its id alone; notes what it reads."""
@@ -176,6 +178,9 @@ def quantize(tuned: Path, out: Path, *, speeds: tuple[float, float], lost: float
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quantization, "_Judge", Judge)
         patch.setattr(quantization, "tokens_a_second", lambda engine, sequences: next(given_speeds))
+        patch.setattr(
+            "biosmith.annotate.engines.common_constants.LEAST", 1_000
+        )  # bytes; this embedding is small
         training = tuned.parent / "data" / "train.tsv"
         return quantization.quantize(tuned, out, data=[training], gate=100.0, equal=90.0, engine="openvino")
 
@@ -256,6 +261,42 @@ def test_all_or_nothing_is_read_again_at_the_ends_of_the_threshold(
     careful = scores(_with(folder, tmp_path / "all", threshold=1e9))
     assert 2 * np.abs(careful - in_torch).max() < np.abs(fast - in_torch).max()
     assert np.array_equal(scores(_with(folder, tmp_path / "none", threshold=1e-9)), fast)
+
+
+def test_both_networks_read_one_embedding_which_the_first_file_holds(folder: Path, tmp_path: Path) -> None:
+    shapes = {}
+    for name in ("openvino.xml", "careful.xml"):
+        model = openvino.Core().read_model(folder / name)
+        shapes[name] = [
+            tuple(op.get_output_shape(0))
+            for op in model.get_ops()
+            if op.get_type_name() == "Constant"
+            and "words" in op.get_friendly_name()
+            and len(op.get_output_shape(0)) == 2
+        ]
+        inputs = {p.get_friendly_name() for p in model.get_parameters()}
+        assert (inputs > {"input_ids", "attention_mask"}) == (name == "careful.xml")
+    assert len(shapes["openvino.xml"]) == 1 and not shapes["careful.xml"]
+    # The careful network with another's embedding would say other things.
+    broken = Path(shutil.copytree(folder, tmp_path / "broken"))
+    for part in (".xml", ".bin"):
+        shutil.copyfile(broken / f"careful{part}", broken / f"openvino{part}")
+    with pytest.raises(BadInput, match=r"careful\.xml.* belongs to another openvino\.xml"):
+        biosmith.load(broken)
+
+
+def test_a_processor_without_int8_dot_products_reads_everything_with_the_careful_network(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    careful = scores(_with(folder, tmp_path / "all", threshold=1e9, vnni=True))
+    monkeypatch.setattr("biosmith.annotate.engines.openvino_engine.has_int8_dot_products", lambda: False)
+    monkeypatch.setattr("biosmith.annotate.engines.has_int8_dot_products", lambda: False)
+    other = _with(folder, tmp_path / "vnni", vnni=True)
+    (reader,) = open_readers({"tagger": other}, Settings(precision="float32"))
+    assert "its second network alone, in float32" in reader.engine.reason
+    assert np.array_equal(scores(other), careful)
+    portable = _with(folder, tmp_path / "portable", vnni=False)
+    assert isinstance(open_readers({"tagger": portable}, Settings())[0].engine, Cascade)
 
 
 def test_the_same_documents_get_the_same_mentions_each_time(folder: Path) -> None:

@@ -11,6 +11,7 @@ import biosmith
 from biosmith.annotate.files import Options, annotate_files
 from biosmith.cli import main
 from biosmith.errors import UsageError
+from biosmith.lineage import CHANGED, SOUND, find_artefact, trace_origin
 from biosmith.text.document import Document
 
 TEXTS = ["Gout is rare.", "Patients with anemia were given heparin.", "No effect of aspirin was seen."]
@@ -43,6 +44,25 @@ def test_the_output_holds_what_the_annotator_found_in_every_format(
     assert manifest["kind"] == "annotations"
     assert [i["kind"] for i in manifest["inputs"]] == ["tuned", "file"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl", out.name, f"{out.name}.manifest.json"]
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.parquet", "brat"])
+def test_annotations_are_traced_to_the_model_and_the_texts(
+    tagger_folder: Path, tmp_path: Path, name: str
+) -> None:
+    # The output is one file (brat: a folder of the user's), so its manifest lies beside it and not in it.
+    source = write_input(tmp_path / "in.jsonl", 3)
+    out = tmp_path / name
+    annotate_files([source], [tagger_folder], out, Options(format="brat" if name == "brat" else None))
+    assert find_artefact(out) == out
+    origin = trace_origin(out)
+    assert (origin.kind, origin.state, origin.counts["documents"]) == ("annotations", SOUND, 3)
+    assert [(i.kind, i.state) for i in origin.inputs] == [("tuned", SOUND), ("file", SOUND)]
+    changed = next(out.glob("*.ann")) if out.is_dir() else out
+    with changed.open("ab") as stream:
+        stream.write(b"\n")
+    (changed_origin,) = [o for o in trace_origin(out).walk() if o.kind == "annotations"]
+    assert changed_origin.state == CHANGED and changed.name in changed_origin.problems[0]
 
 
 @pytest.mark.slow

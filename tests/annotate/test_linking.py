@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
 import pytest
 
+import biosmith
 from biosmith.annotate.annotator import Counts
 from biosmith.annotate.linking import LinkStep, find_abbreviations, read_vocabulary
+from biosmith.cli import main
 from biosmith.errors import BadInput, UsageError
 from biosmith.text.document import Document, Mention
 
@@ -85,6 +88,33 @@ def test_mentions_are_linked_by_name_and_by_long_form_and_kept_where_they_have_i
     (linked,) = LinkStep(read_vocabulary(path))([Document("1", text, (), tuple(mentions))], counts)
     assert [m.ids for m in linked.mentions] == [("D:1",), ("D:1",), ("D:2",), (), ("D:9",)]
     assert counts.linked == 3  # the last one brought its identifier with it
+
+
+def test_a_vocabulary_for_types_that_no_tagger_finds_is_refused(tagger_folder: Path, tmp_path: Path) -> None:
+    # Tables of names often have a third column that means something else; not one mention would have been linked.
+    path = tmp_path / "names.tsv"
+    path.write_text("D:1\tgout\tMONDO\nD:2\tanemia\tOMIM\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"mondo, omim.*valid: Chemical, Disease"):
+        biosmith.load(tagger_folder, link=path)
+    path.write_text("D:1\tgout\tdisease\nD:2\tanemia\tOMIM\n", encoding="utf-8")
+    (found,) = biosmith.load(tagger_folder, link=path).annotate("Gout is rare.")
+    assert [m.ids for m in found.mentions] == [("D:1",)]
+    # What types kept mentions have is known only when they are read.
+    path.write_text("D:1\tgout\tPhenotype\n", encoding="utf-8")
+    biosmith.load(tagger_folder, link=path, keep=True)
+
+
+def test_the_command_says_how_many_mentions_were_linked(
+    tagger_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "names.tsv").write_text("D:1\tgout\n", encoding="utf-8")
+    (tmp_path / "in.txt").write_text(
+        "Gout is rare. Patients with anemia were given heparin.", encoding="utf-8"
+    )
+    call = ["annotate", "in.txt", "--model", str(tagger_folder), "--link", "names.tsv", "--out", "out.jsonl"]
+    with contextlib.chdir(tmp_path):
+        assert main(call) == 0
+    assert "3 mentions (1 linked)" in capsys.readouterr().out
 
 
 def test_bad_vocabularies_are_named(tmp_path: Path) -> None:

@@ -66,6 +66,10 @@ def test_a_plan_of_nothing_says_what_holds_nothing(tagger_folder: Path, tmp_path
         plan_annotation([tmp_path / "empty"], [tagger_folder], tmp_path / "out.jsonl")
     with pytest.raises(UsageError, match="shard 2/3 of these inputs has no file"):
         plan_annotation([tmp_path / "empty"], [tagger_folder], tmp_path / "out.jsonl", shard=Shard(2, 3))
+    # The file has a document, which is the first shard's.
+    one = write(tmp_path / "one.jsonl", 1)
+    with pytest.raises(UsageError, match="shard 2/3 of these inputs has no document"):
+        plan_annotation([one], [tagger_folder], tmp_path / "out.jsonl", shard=Shard(2, 3))
 
 
 def test_the_command_says_hours_disk_and_shards(

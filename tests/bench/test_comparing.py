@@ -217,3 +217,32 @@ def test_beside_many_models_no_name_and_no_score_is_cut_short(mock_results: Path
     shown = console.export_text()
     assert "…" not in shown and all(f"  {name} " in shown for name in MOCK)
     assert shown.count("96.08") == 2 * len(models)  # of the dataset and of its group, in one piece
+
+
+@pytest.mark.parametrize("width", [200, 80, 72, 60, 40, 24])
+def test_a_comparison_in_a_narrow_window_cuts_no_number(
+    mock_results: Path, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    call = [
+        "bench",
+        "compare",
+        str(mock_results / "of-good"),
+        str(mock_results / "of-poor"),
+        "--resamples",
+        "50",
+    ]
+    assert main([*call, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["datasets"]
+    assert main(call) == 0
+    shown = capsys.readouterr().out
+    assert "…" not in shown and all(name in shown for name in MOCK)
+    for row in rows:
+        numbers = [f"{100 * row[key]:.2f}" for key in ("a", "b")]
+        numbers += [
+            f"{100 * row['difference']:+.2f}",
+            f"{100 * row['low']:+.2f},",
+            f"{100 * row['high']:+.2f}",
+        ]
+        numbers += [f"{row[key]:.4f}" for key in ("bootstrap_holm", "randomisation_holm")]
+        assert set(numbers) <= {word.rstrip("*") for word in shown.split()}

@@ -606,3 +606,15 @@ def test_a_file_that_cannot_be_opened_is_set_aside_and_does_not_stop_the_build(
         {"cannot be read: Permission denied": 1},
     )
     assert ["digest" in source for source in manifest.inputs] == [True, False]
+
+
+def test_a_corpus_of_nothing_leaves_the_working_directory_as_it_was(
+    many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It cannot be removed; the reason would be lost in an error of the system about that.
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(BiosmithError, match="no document is left"):
+        build_corpus(many, ".", BuildOptions(min_words=10_000))
+    assert list(Path().iterdir()) == []
+    assert build_corpus(many, ".").counts["documents"]

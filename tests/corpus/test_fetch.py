@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import http.server
 import random
+import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -412,3 +413,30 @@ def test_a_limit_of_speed_that_lets_nothing_through_is_refused(tmp_path: Path, s
         fetch(
             "pubmed", [1], tmp_path, base_url="http://127.0.0.1:9/", patience=Patience(bytes_a_second=speed)
         )
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:99999/", "http:///pubmed", "https://"])
+def test_an_address_that_can_be_none_is_not_tried_again_and_again(tmp_path: Path, address: str) -> None:
+    # Half a minute of attempts would end in the words of a library.
+    with pytest.raises(UsageError, match="is not an address"):
+        fetch("pubmed", [1], tmp_path, base_url=address, patience=FAST)
+
+
+def test_a_file_in_the_place_of_the_folder_is_seen_before_the_server_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(UsageError, match=r"cannot be written: .*file is no folder"):
+            fetch("pubmed", [1], out, base_url="http://127.0.0.1:9/", patience=FAST)
+
+
+def test_a_full_disk_is_one_clear_line_and_the_same_call_goes_on(server: Misbehaving, tmp_path: Path) -> None:
+    bodies = baseline(server, 1, 2)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))  # no file may grow beyond that
+    try:
+        with pytest.raises(BiosmithError, match=r"out: File too large; .*the same call goes on"):
+            fetch("pubmed", [1, 2], tmp_path / "out", base_url=server.url, patience=FAST)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert fetch("pubmed", [1, 2], tmp_path / "out", base_url=server.url, patience=FAST).fetched == 2
+    check(tmp_path / "out", bodies)

@@ -283,6 +283,17 @@ def test_wrong_calls_are_explained(
     assert says in capsys.readouterr().err
 
 
+def test_a_page_that_cannot_be_written_is_refused_before_the_work(
+    vae_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    out = tmp_path / "paths.jsonl"
+    call = ["generate", "interpolate", "--model", str(vae_folder), "--text", ONE, OTHER]
+    assert main([*call, "--out", str(out), "--html", str(tmp_path / "file" / "page.html")]) == 2
+    assert "is no folder" in capsys.readouterr().err
+    assert not out.exists()
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
 def test_a_device_that_is_not_there_is_named(vae_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "sample", "--model", str(vae_folder), "--device", "cuda"]) == 2

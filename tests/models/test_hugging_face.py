@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from biosmith.artefact import load_manifest
+from biosmith.artefact import Manifest, folder_by_rename, load_manifest
 from biosmith.errors import BadInput, UsageError
 from biosmith.models import load_encoder, load_pretraining_model, save_model
 from biosmith.models.encoder import Encoder
@@ -383,3 +385,59 @@ def test_a_pointer_in_the_place_of_the_weights_is_told_from_damage(tmp_path: Pat
     )
     with pytest.raises(BadInput, match=r"model\.safetensors: is a pointer of Git LFS.*git lfs pull"):
         load_encoder(source)
+
+
+@pytest.mark.parametrize(
+    "part", ["model.safetensors", "config.json", "README.md", "vocab.txt", "manifest.json"]
+)
+def test_what_does_not_fit_on_the_disk_is_named_and_nothing_is_left(part: str, tmp_path: Path) -> None:
+    # As on a full disk, no file may grow beyond a limit; `part` is the only one that would.
+    limit, much = 2_000_000, "x" * 3_000_000
+    vocabulary = tmp_path / "vocabulary"
+    vocabulary.mkdir()
+    words = [f"w{i}" + "x" * 30_000 * (part == "vocab.txt") for i in range(TINY.vocabulary_size)]
+    (vocabulary / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    (vocabulary / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "BertTokenizer"}', encoding="utf-8"
+    )
+    head = {"classifier.weight": torch.zeros(1_000_000)} if part == "model.safetensors" else None
+    save = partial(
+        save_model,
+        model=tiny_model(),
+        tokenizer_from=vocabulary,
+        head=head,
+        config={"note": much} if part == "config.json" else None,
+        manifest=Manifest("model", config={"note": much if part == "manifest.json" else ""}),
+        card=much if part == "README.md" else "a card",
+    )
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            save(tmp_path / "model")
+        with (
+            pytest.raises(OSError, match="File too large") as nested,
+            folder_by_rename(tmp_path / "two") as two,
+        ):
+            save(two)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.filename == str(tmp_path / "model" / part)
+    assert nested.value.filename == str(tmp_path / "two" / part)
+    assert list(tmp_path.iterdir()) == [vocabulary]
+    save(tmp_path / "model")
+
+
+def test_others_may_read_the_weights_as_they_may_the_other_files(tmp_path: Path) -> None:
+    # safetensors writes for the owner alone: a service of another user could not load the model.
+    folder = save_model(tmp_path / "model", tiny_model())
+    assert {path.stat().st_mode for path in folder.iterdir()} == {(folder / "config.json").stat().st_mode}
+
+
+def test_a_model_in_the_working_directory_is_called_as_that_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    save_model(".", tiny_model())
+    assert "\n# mine\n" in Path("README.md").read_text(encoding="utf-8")

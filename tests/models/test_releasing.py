@@ -59,11 +59,21 @@ def test_its_lineage_is_walked_when_nothing_of_it_is_left(model: Path, tmp_path:
     assert main(["trace", str(out), "--json"]) == 0
 
 
+def test_what_the_model_itself_recorded_is_released_with_it(model: Path, tmp_path: Path) -> None:
+    """A model that was made on another machine, and only itself brought away."""
+    shutil.rmtree(model.parent / "corpus")
+    done = release(model, tmp_path / "out")
+    assert not done.missing
+    assert [o.kind for o in trace_origin(done.model).walk()] == ["model", "model", "corpus", "file"]
+
+
 def test_what_was_not_at_hand_is_named_by_its_digest_and_the_folder_is_sound(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    manifest = Manifest("model", inputs=[describe_input(model.parent / "corpus")])
     shutil.rmtree(model.parent / "corpus")
-    done = release(model, tmp_path / "out")
+    later = save_model(model.parent / "later", tiny_model(), manifest=manifest)
+    done = release(later, tmp_path / "out")
     assert len(done.missing) == 1 and done.missing[0].startswith("corpus ")
     assert [o.state for o in trace_origin(done.model).walk()] == [SOUND, RECORDED, NAMED]
     # Whoever gets the folder can do nothing about it, and nothing in it is wrong; but the way back is not whole.

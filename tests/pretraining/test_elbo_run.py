@@ -342,3 +342,16 @@ def test_devices_share_the_micro_batches_of_an_update_evenly_or_not_at_all(sente
         UsageError, match=r"is 1 micro-batches of 1,000,000 tokens, which 2 devices cannot share"
     ):
         settle(dataclasses.replace(recipe, batch=fixed), store, None, None, torch.device("cpu"), 2)
+
+
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+def test_a_damaged_model_to_start_from_leaves_no_run_behind(
+    sentences: Path, exported: Path, tmp_path: Path, part: str
+) -> None:
+    start, out = tmp_path / "start", tmp_path / "run"
+    shutil.copytree(exported, start)
+    weights = start / part / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(BadInput, match=r"model\.safetensors"):
+        pretrain_vae(tiny_recipe(), sentences, out, init=start / "encoder", init_decoder=start / "decoder")
+    assert not out.exists()

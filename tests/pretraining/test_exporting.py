@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tokenizers.models import WordPiece
 from biosmith.artefact import Manifest, load_manifest, write_json
 from biosmith.cli import main
 from biosmith.errors import UsageError
+from biosmith.lineage import RECORDED, trace_origin
 from biosmith.models import BertConfig, PretrainingModel
 from biosmith.pretraining.checkpoints import RunState, save_checkpoint
 from biosmith.pretraining.config import MaskedLanguageModel, Recipe
@@ -100,6 +102,14 @@ def test_an_export_names_its_run_its_recipe_and_its_step(tmp_path: Path) -> None
     manifest = load_manifest(export_run(tmp_path / "run", tmp_path / "model").model, "model")
     assert manifest.inputs[0]["kind"] == "run"
     assert (manifest.config["name"], manifest.counts["step"], manifest.counts["loss"]) == ("small", 3, 2.5)
+
+
+def test_an_export_knows_its_run_where_that_is_not_at_hand(tmp_path: Path) -> None:
+    begin_run(tmp_path / "run", RECIPE, (3,))
+    out = export_run(tmp_path / "run", tmp_path / "elsewhere" / "model").model
+    shutil.rmtree(tmp_path / "run")
+    (origin,) = trace_origin(out).inputs
+    assert (origin.kind, origin.state, origin.counts["loss"]) == ("run", RECORDED, 2.5)
 
 
 def test_what_is_no_finished_run_is_refused_by_name(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from biosmith.artefact import describe_input, load_manifest
-from biosmith.errors import BiosmithError, UsageError
+from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.models.bert import BertConfig, PretrainingModel
 from biosmith.models.saving import save_model
 from biosmith.pretraining.config import Batch, Evaluation, Linear
@@ -178,3 +178,17 @@ def test_layers_need_a_model_to_go_on_from_with_fewer(start: Path, tmp_path: Pat
     with pytest.raises(UsageError, match="a model of 2 layers cannot grow to 2"):
         pretrain(RECIPE, tokens, tmp_path / "run", init=start, layers=2, settings=INLINE)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_model_to_start_from_leaves_no_run_behind(start: Path, tmp_path: Path) -> None:
+    # A folder that was begun would refuse the next try, as the mended model is another one.
+    tokens = make_tokens(tmp_path / "tokens", load_vocabulary(start).mark)
+    weights, out = start / "model.safetensors", tmp_path / "run"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-100])
+    for resume in (False, True):
+        with pytest.raises(BadInput, match=r"model\.safetensors"):
+            pretrain(RECIPE, tokens, out, init=start, resume=resume, settings=INLINE)
+        assert not out.exists()
+    weights.write_bytes(whole)
+    pretrain(RECIPE, tokens, out, init=start, settings=INLINE)

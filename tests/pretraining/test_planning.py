@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import Any
 import pytest
 
 from biosmith.cli import main
+from biosmith.cli import plan as plan_command
+from biosmith.cli import pretrain as pretrain_command
+from biosmith.cli import recipes as recipes_command
 from biosmith.errors import UsageError
 from biosmith.pretraining.config import LengthPhase, apply_overrides
 from biosmith.pretraining.elbo_planning import SENTENCE_TOKENS, plan_vae
@@ -175,3 +179,11 @@ def test_weights_and_biases_gets_the_lines_and_goes_on_in_the_same_run(
 def test_an_unknown_tracker_is_refused() -> None:
     with pytest.raises(UsageError, match="valid: tensorboard, wandb"):
         find_trackers(["paper"])
+
+
+def test_a_plan_is_of_what_pretrain_would_do(capsys: pytest.CaptureFixture[str]) -> None:
+    # The same call without a profile: a plan of another one would foretell another run.
+    commands = (plan_command.plan, pretrain_command.pretrain, recipes_command.recipes)
+    assert {inspect.signature(command).parameters["profile"].default for command in commands} == {"faithful"}
+    assert main(["plan", "demo", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["profile"] == "faithful"

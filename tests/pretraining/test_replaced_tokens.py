@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 import shutil
 from dataclasses import replace
@@ -19,6 +20,7 @@ from biosmith.errors import BiosmithError, UsageError
 from biosmith.models.bert import BertConfig, PretrainingModel
 from biosmith.models.electra import ElectraConfig, ElectraModel, replace_tokens
 from biosmith.models.saving import save_model
+from biosmith.pretraining import exporting
 from biosmith.pretraining.batches import IGNORE, Batch, BatchMaker, DataRules
 from biosmith.pretraining.config import (
     AdamW,
@@ -448,11 +450,28 @@ def write_vocabulary(folder: Path) -> None:
 
 def export_run_with(run: Path, out: Path, vocabulary: Path):  # type: ignore[no-untyped-def]
     """Export with a vocabulary whose digest the random store does not know."""
-    from biosmith.pretraining import exporting
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exporting, "_find_tokenizer", lambda run, given: vocabulary)
         return export_run(run, out)
+
+
+def test_an_export_that_fails_leaves_no_generator_by_itself(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As on a disk that is full after the first of two: the one that is left would refuse the next try.
+    write_vocabulary(tmp_path / "vocabulary")
+
+    def fail(folder: Path, model: object, **options: object) -> Path:
+        if folder.name == "model":
+            raise OSError(errno.ENOSPC, "No space left on device", str(folder))
+        return save_model(folder, model, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(exporting, "save_model", fail)
+    with pytest.raises(OSError, match="No space left"):
+        export_run_with(run, tmp_path / "model", tmp_path / "vocabulary")
+    assert [path.name for path in tmp_path.iterdir()] == ["vocabulary"]
+    monkeypatch.undo()
+    assert export_run_with(run, tmp_path / "model", tmp_path / "vocabulary").generator is not None
 
 
 def test_a_discriminator_without_a_generator_beside_it_gets_a_fresh_one(

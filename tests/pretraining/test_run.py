@@ -7,6 +7,7 @@ import math
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,6 +91,9 @@ def test_a_run_folder_holds_what_it_promises(tokens: Path, tmp_path: Path) -> No
         assert line["masked_share"] + line["random_share"] + line["kept_share"] == pytest.approx(1)
     assert [p.name for p in sorted((out / "checkpoints").iterdir())] == ["step-20", "step-24"]
     assert (out / "loss.png").read_bytes()[:4] == b"\x89PNG"
+    # safetensors writes for the owner alone, and a colleague could not export the model.
+    checkpoint = out / "checkpoints" / "step-24"
+    assert {path.stat().st_mode for path in checkpoint.iterdir()} == {(out / "config.json").stat().st_mode}
     manifest = load_manifest(out, "run")
     assert manifest.inputs[0]["path"] == str(tokens) and manifest.inputs[0]["kind"] == "tokens"
     assert manifest.counts["steps"] == 24
@@ -490,3 +494,34 @@ def test_a_run_that_only_skipped_has_no_loss_to_tell(
     monkeypatch.setattr(LossSums, "forward", lambda self, *a: whole(self, *a) * math.nan)
     outcome = pretrain(replace(TINY, steps=2), tokens, tmp_path / "run", settings=INLINE)
     assert outcome.loss is None and outcome.skipped_steps == 2
+
+
+def test_a_token_store_that_is_named_twice_is_a_wrong_call(tokens: Path, tmp_path: Path) -> None:
+    # Documents held out of one of them would be trained on in the other.
+    link, copy = tmp_path / "link", tmp_path / "copy"
+    link.symlink_to(tokens)
+    shutil.copytree(tokens, copy)
+    for again in (tokens, link, copy):
+        with pytest.raises(UsageError, match=r"is the same token store as .*batch\.weights"):
+            pretrain(TINY, [tokens, again], tmp_path / "run", settings=INLINE)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_needs_a_token_store(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="at least one token store"):
+        pretrain(TINY, [], tmp_path / "run", settings=INLINE)
+
+
+def test_a_checkpoint_without_its_state_is_named_before_the_work_and_not_after_it(
+    tokens: Path, tmp_path: Path
+) -> None:
+    # As of a run that was copied in part: the run would begin anew, and end where that checkpoint is to be written.
+    out, recipe = tmp_path / "run", replace(TINY, steps=2)
+    pretrain(recipe, tokens, out, settings=INLINE)
+    whole = losses(out)
+    (out / "checkpoints" / "step-2" / "state.json").unlink()
+    with pytest.raises(BadInput, match=r"step-2/state\.json: is missing; remove this checkpoint"):
+        pretrain(recipe, tokens, out, resume=True, settings=INLINE)
+    shutil.rmtree(out / "checkpoints" / "step-2")
+    pretrain(recipe, tokens, out, resume=True, settings=INLINE)
+    assert losses(out) == whole

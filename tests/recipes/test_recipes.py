@@ -189,3 +189,9 @@ def test_a_sequence_longer_than_the_positions_is_refused() -> None:
 def test_a_recipe_follows_the_size_of_another_vocabulary() -> None:
     recipe: Recipe = find_recipe("demo").with_vocabulary(1_234, pad_id=3)
     assert (recipe.model.vocabulary_size, recipe.vocabulary.size, recipe.model.pad_id) == (1_234, 1_234, 3)
+
+
+def test_an_override_without_a_recipe_is_a_wrong_call(capsys: pytest.CaptureFixture[str]) -> None:
+    # The list would be shown as if nothing had been asked for.
+    assert main(["recipes", "--override", "steps=10"]) == 2
+    assert "--override changes one recipe; name it: biosmith recipes NAME" in capsys.readouterr().err

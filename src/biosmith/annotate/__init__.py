@@ -51,17 +51,17 @@ def load(
             have (`Annotator.engines` says why).
         device: "auto", "cpu", "cuda", ...
         on_long: what becomes of sentences longer than a model reads: "window", "error" or "truncate".
-        keep: keep the mentions that documents bring with them.
+        keep: keep the mentions and relations that documents bring with them; else those of taggers take their place.
         precision: of the arithmetic: "float32", "bfloat16", "float16"; "auto" is the fastest in hardware.
         threads: cores to use; None is all that this process may use.
         normalise: read plain characters for their variants (hyphens, primes, ligatures, ...); offsets stay.
         link: a vocabulary (TSV or OBO) whose identifiers mentions get by their names.
         pairs: types of the two mentions that relation models are asked about (`Chemical=DRUG`: the model knows that
-            type as DRUG); None asks about any two.
+            type as DRUG); None asks about any two that its training data pairs.
 
     Raises:
         UsageError: no model, one twice, an unknown engine, a folder that is no tuned model, a device that no model would
-            use, or `pairs` that no relation model or no tagger can serve.
+            use, `pairs` that no relation model or no tagger can serve, or a vocabulary for types that no tagger finds.
     """
     if models is None:
         models = default_tagger()
@@ -78,13 +78,12 @@ def load(
     kinds = {name: kind_of(folder) for name, folder in named.items()}
     taggers = {name: folder for name, folder in named.items() if kinds[name] in TAGGERS}
     steps: list[Step] = []
+    vocabulary = None
     if link is not None:
         from biosmith.annotate.linking import LinkStep, read_vocabulary
 
-        steps.append(LinkStep(read_vocabulary(Path(link))))
-    for name, folder in named.items():
-        if name not in taggers:
-            steps.append(_step(name, folder, kinds[name], on_long, device, pairs))
+        vocabulary = read_vocabulary(Path(link))
+        steps.append(LinkStep(vocabulary))
     if not taggers and not keep and "relation" in kinds.values():
         raise UsageError(
             "relations are between mentions: add a tagger's folder, or keep the documents' mentions"
@@ -96,6 +95,11 @@ def load(
     readers = open_readers(taggers, settings)
     if pairs is not None and not keep:
         _require_types(pairs, readers)
+    if vocabulary is not None and taggers and not keep:
+        _require_linkable(link, vocabulary.types, readers)
+    for name, folder in named.items():
+        if name not in taggers:
+            steps.append(_step(name, folder, kinds[name], on_long, device, pairs, normalise))
     return Annotator(readers, on_long=on_long, keep=keep, normalise=normalise, steps=steps)
 
 
@@ -118,24 +122,46 @@ def _require_device(taggers: Mapping[str, Path], settings: Settings, *, others: 
         log.warning("%s", reason)
 
 
+def _found_types(readers: Sequence[Reader]) -> list[str]:
+    """Types of the mentions that taggers find."""
+    return sorted({type for reader in readers for head in reader.heads for type in head.label_set.types})
+
+
+def _require_linkable(link: Folder | None, types: set[str], readers: Sequence[Reader]) -> None:
+    """Raise `UsageError` where a vocabulary is for mentions of types that no tagger finds, and would link none."""
+    found = _found_types(readers)
+    if types and not types & {"", *(type.casefold() for type in found)}:
+        shown = ", ".join(sorted(types)[:5])
+        raise UsageError(
+            f"{link} has names for mentions of type {shown} (its third column), which no tagger finds; valid: "
+            f"{', '.join(found)}, or nothing for any"
+        )
+
+
 def _require_types(pairs: tuple[str, str], readers: Sequence[Reader]) -> None:
     """Raise `UsageError` where a type of the pairs is one that no tagger finds."""
-    found = sorted({type for reader in readers for head in reader.heads for type in head.label_set.types})
+    found = _found_types(readers)
     for pair in pairs:
         if (type := pair.partition("=")[0]) not in found:
             raise UsageError(f"pairs: no tagger finds mentions of type {type!r}; valid: {', '.join(found)}")
 
 
 def _step(
-    name: str, folder: Path, kind: str, on_long: OnLong, device: str, pairs: tuple[str, str] | None
+    name: str,
+    folder: Path,
+    kind: str,
+    on_long: OnLong,
+    device: str,
+    pairs: tuple[str, str] | None,
+    plain: bool,
 ) -> Step:
     """What a model that is no tagger adds."""
     from biosmith.annotate import classes, relations
 
     if kind == "relation":
-        return relations.RelationStep(name, folder, pairs, device)
+        return relations.RelationStep(name, folder, pairs, device, plain=plain)
     if kind in classes.KINDS:
-        return classes.ClassStep(name, folder, on_long, device)
+        return classes.ClassStep(name, folder, on_long, device, plain=plain)
     valid = ", ".join((*TAGGERS, "relation", *classes.KINDS))
     raise UsageError(f"{folder} was tuned for {kind}, which annotates nothing; valid: {valid}")
 

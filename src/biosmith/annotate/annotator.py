@@ -91,7 +91,7 @@ class Annotator:
         readers: encoders with their engines; each of their heads adds its own mentions.
         on_long: what becomes of sentences longer than a model reads: overlapping "window"s, an "error" that fails the
             document, or "truncate", counted.
-        keep: keep the mentions and relations that documents bring with them; else they are replaced.
+        keep: keep the mentions and relations that documents bring with them; else those of taggers take their place.
         normalise: read plain characters for their variants; see `normalising`.
         steps: what is done with documents when their mentions are known.
         counts: what `annotate` has done so far.
@@ -263,11 +263,12 @@ class Annotator:
         return done
 
     def _with(self, document: Document, mentions: list[Mention]) -> Document:
-        if self.keep or len(self.taggers) > 1:
+        keep = self.keep or not self.readers  # where nothing looks for mentions, nothing takes their place
+        if keep or len(self.taggers) > 1:
             mentions = sorted(
-                (*(document.mentions if self.keep else ()), *mentions), key=lambda m: (m.start, m.end, m.type)
+                (*(document.mentions if keep else ()), *mentions), key=lambda m: (m.start, m.end, m.type)
             )
-        relations = document.relations if self.keep else ()
+        relations = document.relations if keep else ()
         return Document(
             document.id, document.text, document.passages, tuple(mentions), relations, document.infons
         )

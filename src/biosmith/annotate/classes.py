@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from biosmith.annotate.normalising import normalise
 from biosmith.annotate.reading import OnLong, TooLong
 from biosmith.errors import UsageError
 from biosmith.text import sentences
@@ -28,19 +29,28 @@ class ClassStep:
     Several labels are joined by "|"; `name (score)` holds the probabilities in the same order. A text that does not fit
     is read in windows of whole sentences, and of parts of those that alone do not fit: a label of a multi-label model
     holds if it holds in a window, and the class of any other model is the one with the highest mean log-probability.
+    `plain` reads `normalising.normalise` of the text.
 
     Raises:
         UsageError, BadInput: the folder is no classifier.
     """
 
-    def __init__(self, name: str, folder: Path, on_long: OnLong = "window", device: str = "auto") -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        on_long: OnLong = "window",
+        device: str = "auto",
+        *,
+        plain: bool = False,
+    ) -> None:
         from biosmith.tasks.fit_sequences import TunedSequences
         from biosmith.tasks.fitting import load_tuned
 
         tuned = load_tuned(folder, device)
         if not isinstance(tuned, TunedSequences) or tuned.kind not in KINDS:
             raise UsageError(f"{folder} was tuned for {tuned.kind}, not for classes of texts")
-        self.name, self.on_long = name, on_long
+        self.name, self.on_long, self.plain = name, on_long, plain
         self.tuned: TunedSequences = tuned
 
     def __call__(self, documents: Sequence[Document], counts: Counts) -> list[Document]:
@@ -62,6 +72,8 @@ class ClassStep:
 
     def _windows(self, document: Document) -> list[str]:
         text = document.text
+        if self.plain and (normalised := normalise(text)) is not None:
+            text = normalised.text
         if self.on_long == "truncate":
             return [text]
         room = self.tuned.max_length - self.tuned.transform.frame

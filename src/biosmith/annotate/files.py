@@ -21,7 +21,15 @@ from biosmith.annotate.journal import Journal
 from biosmith.annotate.processes import annotate_here, annotate_in_processes
 from biosmith.annotate.units import Chunk, Shard, Unit, find_inputs, list_units, read_chunks
 from biosmith.annotate.work import Encoding, Options, Outcome
-from biosmith.artefact import Manifest, describe_input, digest_value, require_writable, write_by_rename
+from biosmith.artefact import (
+    Manifest,
+    describe_files,
+    describe_input,
+    digest_value,
+    manifest_beside,
+    require_writable,
+    write_by_rename,
+)
 from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.progress import progress, say
 from biosmith.rejects import Rejects
@@ -98,8 +106,8 @@ class _Job:
         return self.out.with_name(f"{self.out.name}.rejects.jsonl")
 
     @property
-    def manifest_name(self) -> str:
-        return f"{self.out.name}.manifest.json"
+    def manifest_file(self) -> Path:
+        return manifest_beside(self.out)
 
     @property
     def used(self) -> list[Path]:
@@ -191,7 +199,7 @@ def _is_begun(out: Path) -> bool:
 
 def _finished(job: _Job, plan: str) -> AnnotateReport | None:
     """The report of a run that is complete, if this one is."""
-    file = job.out.with_name(job.manifest_name)
+    file = job.manifest_file
     if not (job.out.exists() and file.is_file()):
         return None
     try:
@@ -241,7 +249,7 @@ def _chunks(units: Iterable[Unit], done: dict[int, tuple[int, bool]]) -> Iterato
 def _run(job: _Job, units: list[Unit], journal: Journal, annotate: Annotate, plan: str) -> AnnotateReport:
     for leftover in (*job.out.parent.glob(f".{job.out.name}.*.tmp"), job.rejects_file):
         _remove(leftover)
-    _remove(job.out.with_name(job.manifest_name))
+    _remove(job.manifest_file)
     report = AnnotateReport(Counts(), before=replace(journal.finished.counts))
     began = time.perf_counter()
     with Rejects(job.rejects_file) as rejects:
@@ -354,10 +362,13 @@ def _remove(path: Path) -> None:
 def _save_manifest(job: _Job, report: AnnotateReport, plan: str) -> None:
     """The manifest of a file lies beside it."""
     config = {"format": job.options.format, **job.options.decisive(), "shard": str(job.shard), "plan": plan}
+    home = job.out.parent
+    made = [p for p in job.out.rglob("*") if p.is_file()] if job.out.is_dir() else [job.out]
     manifest = Manifest(
         kind="annotations",
         config=config,
         inputs=[describe_input(path) for path in (*job.used, *job.inputs)],
+        files=describe_files(home, sorted(str(p.relative_to(home)) for p in made)),
         counts=report.as_dict(),
     )
-    manifest.save(job.out.parent, job.manifest_name)
+    manifest.save(home, job.manifest_file.name)

@@ -36,6 +36,11 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self._ids)
 
+    @property
+    def types(self) -> set[str]:
+        """The types that it has names for, case folded; "" where a name is for any."""
+        return {type for of_name in self._ids.values() for type in of_name}
+
     def add(self, id: str, name: str, type: str = "") -> None:
         """One more name of an identifier."""
         key = name_key(name)
@@ -85,7 +90,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise UsageError(f"{path} {what}; a vocabulary is a TSV (identifier, name) or OBO file")
     vocabulary = Vocabulary()
-    is_obo = files.strip_compression(path.name).endswith(".obo")
+    is_obo = files.strip_compression(path.name).casefold().endswith(".obo")
     with files.open_decompressed(path) as stream:
         try:
             lines = [raw.decode("utf-8-sig").rstrip("\r\n") for raw in stream]

@@ -49,6 +49,16 @@ class Normalised:
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
 
+    def find(self, start: int, end: int) -> tuple[int, int]:
+        """Where here what lies from `start` to `end` in the text that it was made from.
+
+        >>> plain = normalise("p &lt; \ufb01ve")
+        >>> plain.find(7, 10)
+        (4, 8)
+        """
+        first = np.searchsorted(self.ends, start, side="right")
+        return int(first), int(np.searchsorted(self.starts, end, side="left"))
+
 
 def normalise(text: str) -> Normalised | None:
     """The text in plain characters; None where it is that already.

@@ -87,11 +87,13 @@ def plan_annotation(
         raise UsageError(f"shard {shard} of these inputs has no file")
     total_bytes = sum(path.stat().st_size for path in files)
     step = units[0].step
-    documents, counted = _count(files)
-    documents //= step
+    documents_there, counted = _count(files)
+    documents = documents_there // step
     sample = _measure(units, models, options, encoding)
     read = sample.counts.documents + sample.counts.failed
     if not read:
+        if step > 1 and documents_there:
+            raise UsageError(f"shard {shard} of these inputs has no document")
         raise BadInput(files[0], "holds no document")
     if not counted and documents < read:
         documents = read

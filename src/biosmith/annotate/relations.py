@@ -10,6 +10,7 @@ import bisect
 import dataclasses
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from biosmith.annotate.normalising import normalise
 from biosmith.errors import UsageError
 from biosmith.text import sentences
 from biosmith.text.document import Argument, Document, Mention, Relation
@@ -27,10 +29,8 @@ if TYPE_CHECKING:
     from biosmith.tasks.fit_sequences import TunedSequences
     from biosmith.tasks.instances import Instance
 
-# Labels that say "no relation", in the benchmarks' spellings.
-NEGATIVE = frozenset(
-    ("0", "false", "none", "no", "negative", "no_relation", "norelation", "not", "ddi-false", "other", "na")
-)
+# Labels that say "no relation", in the benchmarks' spellings without case, spaces and punctuation.
+NEGATIVE = frozenset(("0", "false", "none", "no", "negative", "norelation", "not", "ddifalse", "other", "na"))
 MOST_PAIRS = 300  # of one sentence: a list of fifty genes is no statement about each two of them
 
 
@@ -52,15 +52,23 @@ class RelationStep:
         name: of the model; in the relations' infons where there are several.
         folder: a model tuned for relations.
         types: types of first and second mention, as the tagger names them, or as `Chemical=DRUG` where the model knows
-            that type by another name; None takes any two, in order of place.
+            that type by another name; None takes any two that its training data pairs, in order of place.
         device: for torch.
+        plain: read `normalising.normalise` of the text.
 
     Raises:
-        UsageError, BadInput: the folder is no such model.
+        UsageError: the folder is no such model, or its training data pairs other types.
+        BadInput: it is damaged.
     """
 
     def __init__(
-        self, name: str, folder: Path, types: tuple[str, str] | None = None, device: str = "auto"
+        self,
+        name: str,
+        folder: Path,
+        types: tuple[str, str] | None = None,
+        device: str = "auto",
+        *,
+        plain: bool = False,
     ) -> None:
         from biosmith.tasks.fit_sequences import TunedSequences
         from biosmith.tasks.fitting import load_tuned
@@ -68,13 +76,16 @@ class RelationStep:
         tuned = load_tuned(folder, device)
         if not isinstance(tuned, TunedSequences) or tuned.kind != "relation":
             raise UsageError(f"{folder} was tuned for {tuned.kind}, not for relations")
-        self.name = name
+        self.name, self.plain = name, plain
         self.types = None if types is None else (types[0].partition("=")[0], types[1].partition("=")[0])
-        # Training data names types in capitals (@GENE$, @CHEMICAL$).
-        self.known_as = {
-            type: other or type.upper() for type, _, other in (t.partition("=") for t in types or ())
-        }
         self.tuned: TunedSequences = tuned
+        self.learnt = frozenset(tuned.pairs)  # none where the folder does not say, or the model sees no types
+        self.known_as = {type: other for type, _, other in (t.partition("=") for t in types or ()) if other}
+        self.spelt = {type.casefold(): type for pair in tuned.pairs for type in pair}
+        if self.types is not None and not self._is_learnt(*self.types):
+            shown = " and ".join(map(self._known_as, self.types))
+            valid = ", ".join(" and ".join(pair) for pair in tuned.pairs)
+            raise UsageError(f"pairs: {name} was tuned with no pairs of {shown}; valid: {valid}")
 
     def __call__(self, documents: Sequence[Document], counts: Counts) -> list[Document]:
         """The documents with relations added; mentions without an id get one."""
@@ -90,7 +101,7 @@ class RelationStep:
         found: dict[int, list[tuple[Pair, str, float]]] = {}
         for pair, label, share in zip(pairs, best.tolist(), shares.max(axis=1).tolist(), strict=True):
             type = self.tuned.outputs[label]
-            if type.casefold() not in NEGATIVE:
+            if not is_negative(type):
                 found.setdefault(pair.document, []).append((pair, type, share))
         counts.relations += sum(map(len, found.values()))
         return [
@@ -121,29 +132,42 @@ class RelationStep:
 
     def _count_pairs(self, mentions: Sequence[Mention]) -> int:
         """How many pairs would be asked about; counted without making them, for there may be millions."""
-        types = self.types or (None, None)
-        first, second = (
-            Counter((m.start, m.end) for m in mentions if type in (None, m.type)) for type in types
-        )
-        if types[0] == types[1]:
-            return math.comb(first.total(), 2) - sum(math.comb(n, 2) for n in first.values())
-        return first.total() * second.total() - sum(n * second[place] for place, n in first.items())
+        if self.types is not None:
+            return _count(mentions, *self.types)
+        if not self.learnt:
+            return _count(mentions, None, None)
+        types = itertools.combinations_with_replacement(sorted({m.type for m in mentions}), 2)
+        return sum(_count(mentions, one, other) for one, other in types if self._is_learnt(one, other))
 
     def _ordered(self, a: int, b: int, mentions: Sequence[Mention]) -> Iterator[tuple[int, int]]:
-        """The pair in the order in which the model takes its types."""
-        if self.types is None or (mentions[a].type, mentions[b].type) == self.types:
+        """The pair in the order in which the model takes its types; nothing where it does not take them."""
+        types = mentions[a].type, mentions[b].type
+        if types == self.types or (self.types is None and self._is_learnt(*types)):
             yield a, b
-        elif (mentions[b].type, mentions[a].type) == self.types:
+        elif types[::-1] == self.types:
             yield b, a
+
+    def _is_learnt(self, one: str, other: str) -> bool:
+        """Whether the model may be asked about mentions of two types: what it has never seen it can only make up."""
+        first, second = sorted((self._known_as(one), self._known_as(other)))
+        return not self.learnt or (first, second) in self.learnt
 
     def _instance(self, document: Document, pair: Pair) -> Instance:
         from biosmith.tasks.instances import Entity, Instance
 
-        entities = tuple(
-            Entity(m.start - pair.start, m.end - pair.start, self.known_as.get(m.type, m.type.upper()))
+        text = document.text[pair.start : pair.end]
+        entities = [
+            Entity(m.start - pair.start, m.end - pair.start, self._known_as(m.type))
             for m in (document.mentions[pair.first], document.mentions[pair.second])
-        )
-        return Instance(document.id, document.text[pair.start : pair.end], "", entities=entities)
+        ]
+        if self.plain and (normalised := normalise(text)) is not None:
+            text = normalised.text
+            entities = [Entity(*normalised.find(e.start, e.end), e.type) for e in entities]
+        return Instance(document.id, text, "", entities=tuple(entities))
+
+    def _known_as(self, type: str) -> str:
+        """How the model's training data spells a type; in capitals (@GENE$) where its folder does not say."""
+        return self.known_as.get(type) or self.spelt.get(type.casefold(), type.upper())
 
     def _with(self, document: Document, found: Sequence[tuple[Pair, str, float]]) -> Document:
         taken = {m.id for m in document.mentions if m.id}
@@ -162,6 +186,21 @@ class RelationStep:
             for pair, type, share in found
         )
         return dataclasses.replace(document, mentions=mentions, relations=(*document.relations, *relations))
+
+
+def is_negative(label: str) -> bool:
+    """Whether a label says that there is no relation: `false`, `no relation`, `DDI-false`, ..."""
+    return re.sub(r"[\W_]+", "", label.casefold()) in NEGATIVE
+
+
+def _count(mentions: Sequence[Mention], one: str | None, other: str | None) -> int:
+    """Pairs of mentions of two types (None: of any) at different places."""
+    first, second = (
+        Counter((m.start, m.end) for m in mentions if type in (None, m.type)) for type in (one, other)
+    )
+    if one == other:
+        return math.comb(first.total(), 2) - sum(math.comb(n, 2) for n in first.values())
+    return first.total() * second.total() - sum(n * second[place] for place, n in first.items())
 
 
 def _sentences(document: Document) -> list[tuple[int, int]]:

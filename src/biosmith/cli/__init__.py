@@ -20,6 +20,7 @@ import typing
 import warnings
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from biosmith.errors import DONE, FAILED, SET_ASIDE, WRONG_CALL, BiosmithError, UsageError
@@ -174,6 +175,8 @@ def _parse(name: str, arguments: list[str], as_json: bool) -> Callable[[], Repor
     def bind(*args: Any, **kwargs: Any) -> Callable[[], Report]:
         return functools.partial(function, *args, **kwargs)
 
+    arguments = _join_lists(arguments, _list_flags(function))
+    _require_paths(arguments, function)
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed) if as_json else contextlib.nullcontext():
@@ -181,7 +184,7 @@ def _parse(name: str, arguments: list[str], as_json: bool) -> Callable[[], Repor
                 bind,
                 prog=f"biosmith {name}",
                 description=_describe(function),
-                args=_join_lists(arguments, _list_flags(function)),
+                args=arguments,
             )
     except SystemExit as stop:
         if as_json and stop.code:
@@ -232,6 +235,25 @@ def _join_lists(arguments: list[str], list_flags: Container[str]) -> list[str]:
     for flag, values in lists.items():
         kept += [flag, *values]
     return kept
+
+
+def _require_paths(arguments: list[str], function: Callable[..., Report]) -> None:
+    """Raise `UsageError` for what a shell makes of a variable that is not set: an empty path, which would be the working
+    directory, or a list of paths (`--exclude`) with none."""
+    hints = typing.get_type_hints(function)
+    of_paths = {f"--{name.replace('_', '-')}" for name, hint in hints.items() if "Path" in str(hint)}
+    lists = _list_flags(function) & of_paths
+    flag, is_path = "", "Path" in str(next(iter(hints.values()), ""))  # what stands before any flag
+    for argument, following in pairwise([*arguments, "--"]):
+        is_empty = not argument
+        if argument.startswith("--"):
+            flag, equals, value = argument.partition("=")
+            is_path, is_empty = flag in of_paths, bool(equals) and not value
+            if flag in lists and following.startswith("--"):
+                raise UsageError(f"{flag} names no file or folder; is a variable of the shell not set?")
+        if is_path and is_empty:
+            where = f" ({flag})" if flag else ""
+            raise UsageError(f"an empty path{where} is no path; is a variable of the shell not set?")
 
 
 def _show_commands(arguments: list[str], as_json: bool) -> int:

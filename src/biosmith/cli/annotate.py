@@ -68,8 +68,9 @@ def annotate(
         link: a TSV (identifier, name, type of mention if for one only) or OBO file; mentions get the identifiers of
             their names, abbreviations that a text defines those of their long forms.
         pairs: types of the first and second mention that relation models are asked about, as the tagger names them, or
-            as Chemical=DRUG where the relation model knows that type as DRUG; any two if not given.
-        keep: keep the mentions and relations that the documents bring with them; else they are replaced.
+            as Chemical=DRUG where the relation model knows that type as DRUG; if not given, any two that its training
+            data pairs.
+        keep: keep the mentions and relations that the documents bring with them; else those of taggers take their place.
         shard: I/N: annotate only the I-th of N parts of the input (from 1); give every part an --out of its own.
         cluster: address of a Ray cluster that does the work, such as auto or HOST:PORT; its machines must see inputs
             and models under the same paths.
@@ -91,8 +92,10 @@ def annotate(
         return _plan(inputs, model, out, options, part)
     report = annotate_files(inputs, model, out, options, resume=resume, shard=part, cluster=cluster)
     data = {**report.as_dict(), "out": str(out)}
+    linked = "" if link is None else f" ({data['linked']:,} linked)"
+    related = f", {data['relations']:,} relations" if data["relations"] else ""
     lines = [
-        f"{out}: {data['documents']:,} documents, {data['mentions']:,} mentions; "
+        f"{out}: {data['documents']:,} documents, {data['mentions']:,} mentions{linked}{related}; "
         f"{data['documents_per_second']:,.1f} documents/s, {data['tokens_per_second']:,.0f} tokens/s"
     ]
     if data["truncated"]:
@@ -173,7 +176,7 @@ def quantize(
         cascade: whether a second network may read close decisions again; it takes as much memory as the first.
         engine: openvino (static int8) or onnx (int8 weights, activations scaled as they come); auto is the first of
             them that is installed.
-        embeddings: int4 makes a file smaller by a fifth or more (OpenVINO alone).
+        embeddings: int4 makes a file smaller by a fifth or more (OpenVINO alone; never with a second network).
         portable: for processors without int8 dot products, too, at a slight loss of precision.
     """
     from biosmith.annotate.engines.quantization import quantize as make

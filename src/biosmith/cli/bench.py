@@ -150,6 +150,7 @@ def compare(
     """
     from biosmith.bench.comparing import compare_results
     from biosmith.bench.tables import comparison_table, plain_rows
+    from biosmith.cli.narrow import Uncut
 
     compared = compare_results(a, b, resamples=resamples)
     for name, reason in compared.left_out.items():
@@ -162,7 +163,7 @@ def compare(
         "adjusted": "Holm",
         "left_out": compared.left_out,
     }
-    return Report(data, comparison_table(compared.rows, (compared.a, compared.b)))
+    return Report(data, Uncut(comparison_table(compared.rows, (compared.a, compared.b))))
 
 
 def submit(results: Annotated[Path, tyro.conf.Positional], *, out: Path) -> Report:

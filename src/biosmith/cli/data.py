@@ -135,6 +135,8 @@ def _table(rows: list[dict[str, Any]]) -> Any:
     from rich.markup import escape
     from rich.table import Table
 
+    from biosmith.cli.narrow import Uncut
+
     table = Table(box=None, padding=(0, 1))
     for column in ("dataset", "split", "instances", "counted", "here", "paper", ""):
         right = column in ("instances", "here", "paper")
@@ -148,4 +150,4 @@ def _table(rows: list[dict[str, Any]]) -> Any:
             mark += f" [{notes.setdefault(row['note'], len(notes) + 1)}]"
         counted = [row["counted"], shown[1], shown[2], mark.replace("[", r"\[")]
         table.add_row(row["dataset"], row["split"], shown[0], *counted)
-    return Group(table, *(f"[dim]\\[{number}][/] {escape(note)}" for note, number in notes.items()))
+    return Group(Uncut(table), *(f"[dim]\\[{number}][/] {escape(note)}" for note, number in notes.items()))

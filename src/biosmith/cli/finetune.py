@@ -210,6 +210,8 @@ def _lines(values: dict[str, Any]) -> str:
 def _table(values: dict[str, Any]) -> Any:
     from rich.table import Table
 
+    from biosmith.cli.narrow import Uncut
+
     table = Table(box=None, padding=(0, 2))
     for column in ("", "precision", "recall", "F1", "found", "predicted", "gold"):
         table.add_column(column, justify="left" if not column else "right")
@@ -227,7 +229,7 @@ def _table(values: dict[str, Any]) -> Any:
         table.caption = (
             f"{values['not_counted']:,} predicted mentions are of types that the split does not mark"
         )
-    return table
+    return Uncut(table)
 
 
 def _counts(types: dict[str, dict[str, Any]]) -> dict[str, int]:

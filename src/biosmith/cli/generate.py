@@ -130,7 +130,7 @@ def interpolate(
     from biosmith.generate.sentences import interpolate as run
     from biosmith.generate.sentences import readable
 
-    vae = _load(model, device, out)
+    vae = _load(model, device, out, html)
     texts = readable(vae, _texts(text, file))
     if len(texts) % 2:
         raise UsageError(f"an interpolation takes sentences in pairs; there are {len(texts)}")
@@ -219,14 +219,15 @@ def analogy(
     return Report(_plain(data), step.written)
 
 
-def _load(model: Path, device: str, out: Path | None = None) -> LoadedVae:
-    """The model; an output that could not be written is refused first."""
+def _load(model: Path, device: str, *outputs: Path | None) -> LoadedVae:
+    """The model; outputs that could not be written are refused first."""
     from biosmith.artefact import require_writable
     from biosmith.models.vae_folder import load_vae
     from biosmith.tasks.training import choose_device
 
-    if out is not None:
-        require_writable(out)
+    for output in outputs:
+        if output is not None:
+            require_writable(output)
     wanted = choose_device(device)
     vae = load_vae(model)
     vae.model.to(wanted)

@@ -13,7 +13,7 @@ from biosmith.pretraining.config import Profile
 def plan(
     recipe: Annotated[str, tyro.conf.Positional],
     *,
-    profile: Profile = "fast",
+    profile: Profile = "faithful",
     gpus: int = 1,
     gpu: str = "h100",
     tokens: int | None = None,

@@ -30,10 +30,13 @@ def recipes(
         override: key.path=value, as `pretrain` takes them.
     """
     from biosmith.artefact import to_plain
+    from biosmith.errors import UsageError
     from biosmith.pretraining.elbo_config import apply_vae_overrides
     from biosmith.recipes import RECIPES, apply_overrides, find_recipe, parameters
     from biosmith.recipes.biovae import VAE_RECIPES, find_vae_recipe, vae_parameters
 
+    if name is None and override:
+        raise UsageError("--override changes one recipe; name it: biosmith recipes NAME --override KEY=VALUE")
     if name is None:
         plain = [find_recipe(known, profile) for known in RECIPES]
         latent = [find_vae_recipe(known, profile) for known in VAE_RECIPES]
@@ -67,6 +70,8 @@ def recipes(
 def _list(data: list[dict[str, Any]]) -> object:
     from rich.table import Table
 
+    from biosmith.cli.narrow import Uncut
+
     table = Table(box=None, padding=(0, 1))
     rows = [
         (
@@ -82,7 +87,7 @@ def _list(data: list[dict[str, Any]]) -> object:
         table.add_column(column, justify=justify, no_wrap=column != "paper")
     for row in rows:
         table.add_row(*row)
-    return table
+    return Uncut(table)
 
 
 def _full(recipe: Recipe | VaeRecipe, count: int) -> object:

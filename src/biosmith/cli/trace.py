@@ -28,7 +28,7 @@ def trace(artefact: Path, /, *, verify: bool = True) -> Report:
     Example: biosmith trace runs/ner-disease
 
     Args:
-        artefact: a folder with a manifest.json, or a file inside one.
+        artefact: a folder with a manifest.json, a file inside one, or what `annotate` made.
         verify: compare the digest of every file; with --no-verify only sizes, which is fast on large corpora.
     """
     folder = find_artefact(artefact)

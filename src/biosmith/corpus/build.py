@@ -9,6 +9,7 @@ same bytes. A build of the same files and options gives the same shards with any
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -191,7 +192,11 @@ class _Build:
 
     def _nothing_left(self, counts: Mapping[str, Any]) -> BiosmithError:
         rejected = [json.loads(line) for line in _reject_lines(self.out / BUILDING, self.plan.units())]
-        shutil.rmtree(self.out)
+        shutil.rmtree(self.out / BUILDING)
+        with contextlib.suppress(
+            OSError
+        ):  # the working directory stays, as does one with something else in it
+            self.out.rmdir()
         if counts["read"]:
             reasons = ", ".join(f"{reason}: {count:,}" for reason, count in counts["filtered"].items())
             return BiosmithError(f"no document is left of {counts['read']:,} that were read ({reasons})")

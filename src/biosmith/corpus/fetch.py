@@ -19,6 +19,7 @@ from pathlib import Path
 from threading import Lock
 from urllib.parse import unquote, urljoin, urlsplit
 
+from biosmith.artefact import require_writable
 from biosmith.corpus.download import NotThere, Patience, Server
 from biosmith.errors import BiosmithError, UsageError
 from biosmith.progress import progress, say
@@ -98,9 +99,9 @@ def fetch(
         patience: retries, time-outs and limits.
 
     Raises:
-        UsageError: an unknown collection, a number that the server does not have, too many downloads at once, or a limit of
-            speed that is not above 0.
-        BiosmithError: some files could not be fetched; the others are there.
+        UsageError: an unknown collection, a number that the server does not have, too many downloads at once, a limit of
+            speed that is not above 0, or a folder that cannot be made.
+        BiosmithError: some files could not be fetched, or the disk is full; the others are there.
     """
     if collection not in COLLECTIONS:
         raise UsageError(f"{collection!r} is not a collection; valid: {', '.join(COLLECTIONS)}")
@@ -110,11 +111,12 @@ def fetch(
         raise UsageError(f"the numbers of files {given}; those of {collection} begin with {lowest}")
     if not 1 <= at_once <= MOST_AT_ONCE:
         raise UsageError(f"{at_once} downloads at once; must lie between 1 and {MOST_AT_ONCE}")
-    if base_url is not None and urlsplit(base_url).scheme not in ("http", "https"):
+    if base_url is not None and not _is_address(base_url):
         raise UsageError(f"base_url {base_url!r} is not an address; valid: http://... or https://...")
     limit = None if patience is None else patience.bytes_a_second
     if limit is not None and not limit > 0:  # which NaN is not, either
         raise UsageError(f"--megabytes-per-second is {limit / 1e6:g}; it must be more than 0")
+    require_writable(out / "pubmed.xml.gz")  # or another file
     server = Server(patience)
     urls = find_urls(server, COLLECTIONS[collection], numbers, base_url)
     out.mkdir(parents=True, exist_ok=True)
@@ -130,6 +132,11 @@ def fetch(
                 except BiosmithError as error:
                     failures[futures[future]] = error
                     say(f"{error}")
+        except OSError as error:  # a full disk, most often; what others would write would not fit either
+            pool.shutdown(cancel_futures=True)
+            raise BiosmithError(
+                f"{out}: {error.strerror or error}; what was fetched is kept, the same call goes on"
+            ) from error
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -141,6 +148,14 @@ def fetch(
             f"{len(there)} are in {out}, the same call goes on"
         )
     return Fetched(there, fetched, sum((out / name).stat().st_size for name in there))
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of the port, or of brackets that do not close
+        return False
 
 
 def parse_numbers(text: str) -> list[int]:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from huggingface_hub import split_torch_state_dict_into_shards
-from safetensors.torch import save_file
 
 from biosmith.artefact import (
     MANIFEST,
@@ -38,6 +37,7 @@ from biosmith.lineage import (
     without_paths,
 )
 from biosmith.models.checkpoint import DTYPES, INDEX, WEIGHTS, cast, read_tensors
+from biosmith.models.saving import save_tensors
 
 MEGABYTE = 10**6
 CARD = "README.md"
@@ -149,7 +149,6 @@ def _write_weights(source: Path, out: Path, dtype: str | None, shard_megabytes: 
     split = split_torch_state_dict_into_shards(tensors, max_shard_size=limit)
     for name, members in split.filename_to_tensors.items():
         shard = {member: tensors[member].contiguous() for member in members}
-        save_file(shard, out / name, metadata={"format": "pt"})
-        (out / name).chmod(0o644)  # safetensors writes for the owner alone
+        save_tensors(shard, out / name)
     if split.is_sharded:
         write_json(out / INDEX, {"metadata": split.metadata, "weight_map": split.tensor_to_filename})

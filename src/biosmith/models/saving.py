@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,9 +23,11 @@ from biosmith.artefact import (
     describe_input,
     folder_by_rename,
     to_plain,
+    write_by_rename,
     write_json,
 )
 from biosmith.errors import BadInput, BiosmithError, UsageError
+from biosmith.lineage import keep_lineage
 from biosmith.models.bert import PretrainingModel
 from biosmith.models.card import model_card
 from biosmith.models.checkpoint import INDEX, WEIGHTS, Origin
@@ -145,7 +149,7 @@ def write_folder(
 
     Raises:
         UsageError: the folder holds something.
-        BiosmithError: the disk is full.
+        OSError: the disk is full; it names the file, and nothing is left.
     """
     family, config = (
         names_of(raw, folder / "config.json"),
@@ -161,20 +165,37 @@ def write_folder(
     counts = {"parameters": parameters, "vocabulary": config.vocabulary_size, **manifest.counts}
     manifest = dataclasses.replace(manifest, counts=counts)
     with folder_by_rename(folder) as temporary:
-        try:
-            save_file(_apart(tensors), temporary / WEIGHTS, metadata={"format": "pt"})
-        except SafetensorError as error:  # a full disk, most often
-            raise BiosmithError(f"{folder / WEIGHTS} cannot be written: {error}") from error
+        save_tensors(_apart(tensors), temporary / WEIGHTS)
         write_json(temporary / "config.json", raw)
         copy_tokenizer(tokenizer, temporary)
         name_tokenizer_class(temporary, str(raw.get("model_type", "")), raw.get("max_position_embeddings"))
         if not config.has_segments:
             _withhold_segments(temporary / "tokenizer_config.json")
-        text = model_card(folder.name, architecture, config, manifest) if card is None else card
-        (temporary / "README.md").write_text(text, encoding="utf-8")
+        text = model_card(folder.resolve().name, architecture, config, manifest) if card is None else card
+        with write_by_rename(temporary / "README.md") as card_file:
+            card_file.write_text(text, encoding="utf-8")
+        keep_lineage(temporary, manifest)
         settings = manifest.config or to_plain(raw)
         dataclasses.replace(manifest, config=settings, files=describe_files(temporary)).save(temporary)
     return folder
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write a safetensors file, which others may read as far as they may read what this process writes elsewhere.
+
+    Raises:
+        OSError: the file cannot be written, most often as the disk is full.
+    """
+    path.touch()
+    mode = path.stat().st_mode
+    try:
+        save_file(dict(tensors), path, metadata={"format": "pt"})
+    except SafetensorError as error:  # of the system's error it keeps the words
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number is None:
+            raise BiosmithError(f"{path} cannot be written: {error}") from error
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+    path.chmod(mode)  # the library writes for the owner alone
 
 
 def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from biosmith.artefact import (
@@ -31,11 +31,18 @@ from biosmith.artefact import (
     write_json,
 )
 from biosmith.errors import BadInput, UsageError
+from biosmith.lineage import keep_lineage
 from biosmith.models.bert import BertConfig
 from biosmith.models.checkpoint import WEIGHTS, load_encoder
 from biosmith.models.encoder import Encoder
 from biosmith.models.gpt2_names import SPECIAL, config_to_hugging_face, load_decoder, to_hugging_face
-from biosmith.models.saving import check_vocabulary, copy_tokenizer, name_tokenizer_class, save_model
+from biosmith.models.saving import (
+    check_vocabulary,
+    copy_tokenizer,
+    name_tokenizer_class,
+    save_model,
+    save_tensors,
+)
 from biosmith.models.vae import VaeConfig, VariationalAutoencoder
 from biosmith.surrogates import replace_surrogates
 
@@ -161,15 +168,16 @@ def save_vae(
         part = dataclasses.replace(manifest, counts={k: v for k, v in manifest.counts.items() if k == "step"})
         save_model(temporary / ENCODER, model.encoder, tokenizer_from=encoder_vocabulary, manifest=part)
         (temporary / DECODER).mkdir()
-        save_file(to_hugging_face(model.decoder), temporary / DECODER / WEIGHTS, metadata={"format": "pt"})
+        save_tensors(to_hugging_face(model.decoder), temporary / DECODER / WEIGHTS)
         dtype = model.decoder.words.weight.dtype
         write_json(temporary / DECODER / "config.json", config_to_hugging_face(config.decoder, dtype))
         copy_tokenizer(decoder_vocabulary, temporary / DECODER)
         name_tokenizer_class(temporary / DECODER, "gpt2")
-        save_file(state, temporary / LATENT)
+        save_tensors(state, temporary / LATENT)
         write_json(temporary / "config.json", raw)
         (temporary / "README.md").write_text(_card(folder.name, config, raw), encoding="utf-8")
         counts = {"parameters": sum(p.numel() for p in model.parameters()), **manifest.counts}
+        keep_lineage(temporary, manifest)
         files = describe_files(temporary)
         dataclasses.replace(manifest, config=manifest.config or raw, counts=counts, files=files).save(
             temporary

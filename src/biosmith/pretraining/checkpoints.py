@@ -74,6 +74,8 @@ def save_checkpoint(
             except SafetensorError as error:  # on a full disk, too, it is no error of the system
                 raise BiosmithError(f"{folder} could not be written: {error}") from error
             write_json(temporary / STATE, {**dataclasses.asdict(state), "files": describe_files(temporary)})
+            for name in (MODEL, OPTIMIZER):  # which the library writes for the owner alone
+                (temporary / name).chmod((temporary / STATE).stat().st_mode)
     return folder
 
 
@@ -162,11 +164,20 @@ def _check_shapes(file: Path, tensors: Mapping[str, torch.Tensor], model: nn.Mod
 
 
 def list_checkpoints(run: Path) -> list[Path]:
-    """Complete checkpoints of a run, oldest first."""
+    """Checkpoints of a run, oldest first.
+
+    Raises:
+        BadInput: one has files, but not the one that says where the run stood, as of a run that was copied in part.
+    """
     found = [
         (int(m[1]), p) for p in (run / FOLDER).glob("step-*") if (m := re.fullmatch(r"step-(\d+)", p.name))
     ]
-    return [path for _, path in sorted(found) if (path / STATE).is_file()]
+    whole = [path for _, path in sorted(found) if (path / STATE).is_file()]
+    for _, path in found:
+        # One that a run removes meanwhile is no longer there.
+        if path not in whole and path.is_dir() and any(path.iterdir()):
+            raise BadInput(path / STATE, "is missing; remove this checkpoint to resume from the one before")
+    return whole
 
 
 def remove_old_checkpoints(run: Path, keep: int) -> None:

@@ -125,13 +125,13 @@ def pretrain_vae(
     find_trackers(settings.track)  # an unknown one is named before anything is written
     with joined(choose_device(settings.device)) as devices, held(out, devices):
         store = SentenceStore.open(sentences)
-        if devices.first:
-            _prepare(recipe, store, out, init, init_decoder, resume, devices)
+        made = _prepare(recipe, store, out, init, init_decoder, resume, devices) if devices.first else None
         devices.wait()
         recipe = read_vae_run(out)
         _require_shareable(recipe, store, devices.size)
         fresh = not list_checkpoints(out)
-        model = make_model(recipe, init if fresh else None, init_decoder if fresh else None)
+        if (model := made) is None:
+            model = make_model(recipe, init if fresh else None, init_decoder if fresh else None)
         outcome = train(recipe, store, out, model.to(devices.device), settings, devices)
         if devices.first:
             finish(out, outcome)
@@ -146,8 +146,8 @@ def _prepare(
     init_decoder: Path | None,
     resume: bool,
     devices: Devices,
-) -> None:
-    """Check the call, and make the run's folder if it is a new one."""
+) -> VariationalAutoencoder | None:
+    """Check the call, and make the run's folder and its model if it is a new one."""
     begun = is_begun(out, resume)
     settled = settle(recipe, store, init, init_decoder, devices.device, devices.size)
     inputs = [describe_input(path) for path in (store.folder, init, init_decoder) if path is not None]
@@ -155,11 +155,12 @@ def _prepare(
         # What the call leaves open is that of the run, wherever it goes on.
         wanted = dataclasses.replace(settled, batch=recipe.batch, precision=recipe.precision)
         _require_same(wanted, inputs, out)
-        return
+        return None
     training, _ = split_documents(store, settled.evaluation.documents, settled.seed)
     tokens = settled.batch.micro_batch_tokens or settled.batch.length
     # What the sentences cannot give is named before anything is written.
     SentenceBatchMaker(store, training, tokens=tokens, length=settled.batch.length)
+    model = make_model(settled, init, init_decoder)  # and so are weights that cannot be read
     out.mkdir(parents=True, exist_ok=True)
     for side in SIDES:
         shutil.copytree(store.folder / side, out / TOKENIZER / side, dirs_exist_ok=True)
@@ -167,6 +168,7 @@ def _prepare(
     config = to_plain(settled)
     Manifest(kind="run", config=config, seed=settled.seed, inputs=inputs, counts=digests).save(out)
     write_json(out / CONFIG, settled)
+    return model
 
 
 def settle(

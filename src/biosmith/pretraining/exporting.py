@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,8 +70,14 @@ def export_run(run: Path, out: Path, *, step: int | None = None, vocabulary: Pat
         generator = save_model(
             generator_folder(out), model.generator, tokenizer_from=tokenizer, manifest=made
         )
+    try:
+        save_model(out, network, tokenizer_from=tokenizer, manifest=made)
+    except BaseException:
+        if generator is not None:  # by itself it would only refuse the next try
+            shutil.rmtree(generator)
+        raise
+    if generator is not None:
         say(f"The generator is in {generator}")
-    save_model(out, network, tokenizer_from=tokenizer, manifest=made)
     parameters = sum(p.numel() for p in network.parameters())
     return Export(out, found, parameters, architecture_of(network), generator)
 

@@ -25,6 +25,7 @@ from biosmith.artefact import (
     Manifest,
     describe_files,
     describe_input,
+    digest_file,
     load_manifest,
     require_new_folder,
     to_plain,
@@ -145,6 +146,8 @@ def pretrain(
 
     settings = settings or Settings()
     folders = [tokens] if isinstance(tokens, Path) else list(tokens)
+    if not folders:
+        raise UsageError("a run needs at least one token store; name it with --tokens")
     if layers is not None and init is None:
         raise UsageError("layers are added to a model to go on from; name it with --init")
     growth = None if layers is None else Growth(layers, new_layers)
@@ -153,12 +156,12 @@ def pretrain(
         joined(choose_device(settings.device), settings.parallel, settings.tensor_parallel) as devices,
         held(out, devices),
     ):
-        if devices.first:
-            _prepare(recipe, folders, out, init, growth, resume, devices)
+        made = _prepare(recipe, folders, out, init, growth, resume, devices) if devices.first else None
         devices.wait()
         recipe, source = read_run(out), _open(folders, recipe)
         require_shareable(recipe, devices.replicas, devices.tensor)
-        model = _make_model(recipe, init if not list_checkpoints(out) else None, out / TOKENIZER, growth)
+        begin_from = None if list_checkpoints(out) else init
+        model = made if made is not None else _make_model(recipe, begin_from, out / TOKENIZER, growth)
         verification = Verification(folders)
         outcome = train(recipe, source, out, model.to(devices.device), settings, devices, verification.check)
         if not outcome.stopped:
@@ -223,8 +226,8 @@ def _prepare(
     growth: Growth | None,
     resume: bool,
     devices: Devices,
-) -> None:
-    """Check the call, and make the run's folder if it is a new one."""
+) -> Trainable | None:
+    """Check the call, and make the run's folder if it is a new one; the model if that goes on from another one."""
     begun = is_begun(out, resume)
     store, source = TokenStore.open(tokens[0]), _open(tokens, recipe)
     if init is not None:
@@ -233,11 +236,14 @@ def _prepare(
         recipe = dataclasses.replace(recipe, model=deepened(recipe.model, growth))
     if begun:
         _require_same(recipe, tokens, init, growth, out)
-        return
+        return None
+    _require_different(tokens)
     recipe = settle(recipe, source, devices.device, devices.replicas, devices.tensor)
     make_batch_makers(recipe, source)  # what the tokens cannot give is named before anything is written,
-    recipe_parameters(recipe)  # and so are heads that a family does not have
+    recipe_parameters(recipe)  # and so are heads that a family does not have, and weights that cannot be read
+    model = None if init is None else _make_model(recipe, init, vocabulary_folder(store), growth)
     _begin(recipe, store, tokens, out, init, growth)
+    return model
 
 
 def is_begun(out: Path, resume: bool) -> bool:
@@ -266,9 +272,9 @@ def _begin(
     growth: Growth | None,
 ) -> None:
     """Write what a run has before its first step; `config.json` comes last and makes it a run."""
+    inputs = [describe_input(path) for path in (*tokens, *([] if init is None else [init]))]
     out.mkdir(parents=True, exist_ok=True)
     _copy_tokenizer(store, out)
-    inputs = [describe_input(path) for path in (*tokens, *([] if init is None else [init]))]
     Manifest(
         kind="run",
         config=to_plain(recipe),
@@ -336,6 +342,19 @@ def _require_same(
         raise UsageError(f"{out} was begun with new layers {new_layers!r}, not {growth.new_layers!r}")
 
 
+def _require_different(tokens: Sequence[Path]) -> None:
+    """Raise `UsageError` for a store that is named twice: what is held out of one would be trained on in the other."""
+    known: dict[str, Path] = {}
+    for folder in tokens:
+        digest = digest_file(folder / MANIFEST)
+        if digest in known:
+            raise UsageError(
+                f"{folder} is the same token store as {known[digest]}, which is named before it; to go over one several "
+                "times an epoch, name it once and raise its weight, as by --override batch.weights=[2]"
+            )
+        known[digest] = folder
+
+
 def _digests(inputs: Sequence[Mapping[str, Any]]) -> list[Any]:
     return [item.get("digest") for item in inputs]
 
@@ -391,7 +410,7 @@ def _make_model(
     state = loaded.state_dict()
     if growth is not None:
         state = grown(state, growth)
-    take_over(model, state, init, vocabulary if vocabulary is not None and vocabulary.is_dir() else None)
+    take_over(model, state, init, vocabulary if vocabulary is not None and vocabulary.exists() else None)
     return model
 
 

@@ -22,6 +22,7 @@ from biosmith.tasks.instances import Instance
 from biosmith.tasks.layers import prepare_layers
 from biosmith.tasks.metrics.classification import accuracy, document_micro_f1, labels_of_documents
 from biosmith.tasks.metrics.similarity import pearson
+from biosmith.tasks.relations import dummy_pairs
 from biosmith.tasks.sequence_network import (
     PICKS,
     AnySequences,
@@ -45,7 +46,7 @@ AnySettings = SequenceSettings | RelationSettings
 
 
 class TunedSequences:
-    """See `fitting.Tuned`."""
+    """See `fitting.Tuned`. `pairs` are the types of the dummies that a model of relations was trained with."""
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class TunedSequences:
         self.max_length = min(settings.max_length, network.positions)
         self.history: History | None = None
         self.counts: dict[str, Any] = {}
+        self.pairs: tuple[tuple[str, str], ...] = ()
 
     @property
     def labels(self) -> Sequence[str]:
@@ -111,7 +113,9 @@ class TunedSequences:
 
     def save(self, folder: Path, manifest: Manifest) -> None:
         """See `Tuned`."""
-        config = {"settings": self.settings, "max_length": self.max_length}
+        config: dict[str, Any] = {"settings": self.settings, "max_length": self.max_length}
+        if self.pairs:
+            config["pairs"] = self.pairs
         write_tuned(
             folder,
             self.network,
@@ -146,6 +150,8 @@ def fit(
     tuned = TunedSequences(
         kind, network, InputTransform(model), outputs, settings, choose_device(settings.device)
     )
+    if isinstance(settings, RelationSettings):
+        tuned.pairs = dummy_pairs(train_split, settings)
     answers = [_target(kind, instance, outputs) for instance in train_split]
     if target == "number":
         with_spread(network, answers)
@@ -243,7 +249,20 @@ def load(kind: str, folder: Path, device: str = "auto") -> TunedSequences:
     if form.features not in PICKS:
         raise BadInput(folder, "its manifest names unknown features", value=form.features, valid=PICKS)
     network = load_sequence_network(folder, outputs, form)
-    return TunedSequences(kind, network, InputTransform(folder), outputs, settings, choose_device(device))
+    tuned = TunedSequences(kind, network, InputTransform(folder), outputs, settings, choose_device(device))
+    tuned.pairs = _pairs(folder)
+    return tuned
+
+
+def _pairs(folder: Path) -> tuple[tuple[str, str], ...]:
+    """The pairs of types that a model of relations learnt; none where its folder does not say."""
+    given = load_manifest(folder).config.get("pairs", []) if (folder / MANIFEST).is_file() else []
+    try:
+        if all(isinstance(type, str) for pair in given for type in pair):
+            return tuple((one, other) for one, other in given)
+    except (TypeError, ValueError):
+        pass
+    raise BadInput(folder / MANIFEST, "has to be pairs of types", record="config.pairs", value=given)
 
 
 def settings_from(kind: str, folder: Path) -> Any:

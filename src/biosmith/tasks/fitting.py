@@ -18,7 +18,7 @@ A kind of task says what instances hold and what predictions are:
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -204,9 +204,17 @@ def kind_of(folder: Path) -> str:
     named = str((written.get("architectures") or [""])[0])
     for end, kind in ARCHITECTURES.items():
         if named.endswith(end):
-            is_sequence = kind == "classification"
-            return PROBLEMS.get(str(written.get("problem_type")), kind) if is_sequence else kind
+            return _kind_of_sequences(written) if kind == "classification" else kind
     raise UsageError(f"{folder} is not a tuned model ({named or 'no architecture'} in its config.json)")
+
+
+def _kind_of_sequences(written: Mapping[str, Any]) -> str:
+    """What a head over whole texts can be used for. Like `transformers`, takes one of a single output for a regression
+    where `problem_type` does not say."""
+    labels = written.get("id2label")
+    is_number = isinstance(labels, Mapping) and len(labels) == 1
+    problem = written.get("problem_type") or ("regression" if is_number else None)
+    return PROBLEMS.get(str(problem), "classification")
 
 
 def _find(kind: str) -> _Kind:

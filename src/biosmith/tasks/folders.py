@@ -15,13 +15,13 @@ from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from biosmith.artefact import MANIFEST, Manifest, describe_files, load_manifest
 from biosmith.errors import BadInput, UsageError
 from biosmith.models.checkpoint import refuse_pickle
 from biosmith.models.families import config_from_hugging_face
+from biosmith.models.saving import save_tensors
 from biosmith.models.vae_folder import ENCODER, is_vae
 
 # Families of the fast encoder whose heads in `transformers` are those that the networks here make.
@@ -95,7 +95,7 @@ def prefixed(name: str, module: nn.Module) -> dict[str, Tensor]:
 def save_head(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write head.safetensors into a finished model folder and name it in the manifest; nothing without tensors."""
     if tensors:
-        save_file(dict(tensors), folder / HEAD, metadata={"format": "pt"})
+        save_tensors(tensors, folder / HEAD)
         manifest = load_manifest(folder)
         dataclasses.replace(manifest, files=describe_files(folder)).save(folder)
 

@@ -51,6 +51,20 @@ def present(instance: Instance, settings: RelationSettings) -> Presented:
     return mark(text, first, second, settings.markers)
 
 
+def dummy_pairs(instances: Sequence[Instance], settings: RelationSettings) -> tuple[tuple[str, str], ...]:
+    """The pairs of types whose dummies instances have, each in alphabetical order; none where the model sees no dummies."""
+    if settings.text != "dummies":
+        return ()
+    found: set[tuple[str, str]] = set()
+    for instance in instances:
+        is_prepared = bool(instance.original) or not instance.entities
+        shown = [d[1:-1] for d in DUMMY.findall(instance.text)] if is_prepared else []
+        types = shown or [entity.type for entity in instance.entities]
+        if len(types) == 2:  # one dummy stands for two mentions that overlap
+            found.add((min(types), max(types)))
+    return tuple(sorted(found))
+
+
 def dummify(text: str, first: Entity, second: Entity, dummy: str = "@{type}$") -> Presented:
     """Each mention replaced by the name of its type; overlapping ones together by one dummy of both types.
 

@@ -319,6 +319,14 @@ def children(source: XmlSource | _Records, file: str) -> Iterator[Element]:
         yield from _take(root, len(root))
 
 
+def drop_namespace(element: Element) -> None:
+    """Give an element, and what stands in it in the same namespace, their local names; elements of others keep theirs."""
+    if isinstance(element.tag, str) and element.tag.startswith("{"):
+        namespace = element.tag.partition("}")[0] + "}"
+        for node in list(element.iter(namespace + "*")):
+            node.tag = node.tag.removeprefix(namespace)
+
+
 def _first(parser: etree.XMLPullParser) -> Element | None:
     return next((cast(Element, element) for _, element in parser.read_events()), None)
 

@@ -222,3 +222,33 @@ def test_questions_of_another_form_are_set_aside_and_half_letters_replaced(tmp_p
     assert reasons(tmp_path / "out.json.report.jsonl") == [("its snippets are no list", "3")]
     (paragraph,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["data"][0]["paragraphs"]
     assert (made.counts["answers"], paragraph["context"]) == (2, "The gene \ufffd q.")
+
+
+def test_what_is_converted_is_not_written_over(tmp_path: Path) -> None:
+    # Into the same format, as by a wrong completion in the shell: what that cannot hold would be gone for good.
+    source = tmp_path / "corpus"
+    source.mkdir()
+    file, link = source / "a.pubtator", tmp_path / "link.pubtator"
+    file.write_text(PUBTATOR, encoding="utf-8")
+    link.symlink_to(file)
+    for given, out in ((file, file), (file, link), (link, file), (source, file), (source, link)):
+        with pytest.raises(UsageError, match=r"is what is converted, or part of it; choose another --out"):
+            convert(given, out)
+    assert file.read_text(encoding="utf-8") == PUBTATOR
+
+
+def test_a_conversion_into_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, here = tmp_path / "corpus", tmp_path / "here"
+    for folder in (source, here):
+        folder.mkdir()
+    (source / "Test.PubTator").write_text(PUBTATOR, encoding="utf-8")
+    monkeypatch.chdir(here)
+    convert(source, Path(), "conll")
+    assert [path.name for path in here.iterdir()] == ["test.tsv"]
+    assert reasons(tmp_path / "here.report.jsonl")
+
+
+def test_an_output_that_cannot_be_made_is_named_and_not_its_report(tmp_path: Path) -> None:
+    (tmp_path / "a.pubtator").write_text(PUBTATOR, encoding="utf-8")
+    with pytest.raises(UsageError, match=r"out\.jsonl cannot be written: .*a\.pubtator is no folder"):
+        convert(tmp_path / "a.pubtator", tmp_path / "a.pubtator" / "out.jsonl")

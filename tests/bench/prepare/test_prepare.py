@@ -15,6 +15,7 @@ from biosmith.bench.dataset import find_file
 from biosmith.bench.prepare import prepare, punkt
 from biosmith.bench.prepare.chemprot import KNOWLEDGE, PARTS
 from biosmith.bench.prepare.marking import mark
+from biosmith.cli import main
 from biosmith.errors import BadInput, UsageError
 from biosmith.rejects import Rejects
 from biosmith.text.files import open_decompressed
@@ -339,3 +340,15 @@ def test_an_archive_with_a_password_is_refused_in_words(tmp_path: Path) -> None:
     lists = write_lists(tmp_path / "lists", train="1", dev="1", test="1")
     with pytest.raises(BadInput, match=r"cannot be unpacked: .*encrypted"):
         prepare("hoc", raw, tmp_path / "out", lists)
+
+
+def test_the_working_directory_can_be_the_folder_to_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw, here = write_corpus(tmp_path / "raw"), tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    assert main(["data", "prepare", "chemprot", "--raw", str(raw), "--out", "."]) == 0
+    assert {f"{split}.tsv" for split in ("train", "dev", "test")} <= {path.name for path in Path().iterdir()}
+    assert main(["data", "prepare", "chemprot", "--raw", str(raw), "--out", "."]) == 2
+    assert ". exists already" in capsys.readouterr().err

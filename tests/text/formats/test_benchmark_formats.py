@@ -390,3 +390,14 @@ def test_an_article_of_squad_outside_of_data_is_no_empty_file(tmp_path: Path) ->
     (tmp_path / "x.json").write_text('{"title": "T", "paragraphs": [{"context": "x", "qas": []}]}')
     assert list(read(tmp_path / "x.json", rejects=rejects)) == []
     assert [item["reason"] for item in rejects.items] == ['has no articles, which are in the list "data"']
+
+
+def test_ddi_in_a_namespace_is_read(tmp_path: Path) -> None:
+    text = (
+        '<document id="d"{}><sentence id="s" text="Aspirin helps."><entity id="e" charOffset="0-6" type="drug" '
+        'text="Aspirin"/></sentence></document>'
+    )
+    for name, namespace in (("plain", ""), ("named", ' xmlns="http://example.org/ddi"')):
+        (tmp_path / f"{name}.xml").write_text(text.format(namespace), encoding="utf-8")
+    (plain,), (named,) = (list(read(tmp_path / f"{name}.xml")) for name in ("plain", "named"))
+    assert named == plain and plain.mentions

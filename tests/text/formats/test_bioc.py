@@ -470,3 +470,26 @@ def test_a_collection_may_be_in_utf16(tmp_path: Path, encoding: str) -> None:
     )
     (tmp_path / "x.xml").write_bytes(xml.encode(encoding))
     assert [d.text for d in read(tmp_path / "x.xml", rejects=Rejects(strict=True))] == ["café"]
+
+
+@pytest.mark.parametrize("prefix", ["", "b:"])
+def test_a_collection_may_have_a_namespace(tmp_path: Path, prefix: str) -> None:
+    inner = (
+        "<source>s</source><infon key='licence'>free</infon><document><id>1</id><infon key='journal'>J</infon><passage>"
+        "<infon key='type'>title</infon><offset>0</offset><sentence><offset>0</offset><text>Aspirin helps.</text>"
+        "<annotation id='T1'><infon key='type'>Chemical</infon><location offset='0' length='7'/><text>Aspirin</text>"
+        "</annotation></sentence></passage><relation id='R1'><infon key='type'>x</infon><node refid='T1' role='y'/>"
+        "</relation></document>"
+    )
+    plain, named = tmp_path / "plain.xml", tmp_path / "named.xml"
+    plain.write_text(f"<collection>{inner}</collection>", encoding="utf-8")
+    tagged = inner.replace("</", "\0").replace("<", f"<{prefix}").replace("\0", f"</{prefix}")
+    declared = f"xmlns{':' * bool(prefix)}{prefix.rstrip(':')}='http://bioc.sourceforge.net/'"
+    named.write_text(
+        f"<{prefix}collection {declared}>{tagged}</{prefix}collection>",
+        encoding="utf-8",
+    )
+    (expected,) = read(plain, rejects=Rejects(strict=True))
+    assert expected.text == "Aspirin helps." and expected.mentions and expected.relations
+    (found,) = read(named, rejects=Rejects(strict=True))
+    assert found == expected

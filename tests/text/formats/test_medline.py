@@ -379,3 +379,13 @@ def test_the_error_of_a_server_is_no_empty_file() -> None:
     rejects = Rejects()
     assert parse("<eFetchResult><ERROR>ID list is empty!</ERROR></eFetchResult>", rejects) == []
     assert [(i["record"], i["value"]) for i in rejects.items] == [("line 1", "ID list is empty!")]
+
+
+def test_citations_in_a_namespace_are_read_and_formulas_in_their_own_stay_formulas() -> None:
+    formula = '<mml:math xmlns:mml="http://www.w3.org/1998/Math/MathML"><mml:mi>x</mml:mi><mml:mo>&lt;</mml:mo><mml:mn>2</mml:mn></mml:math>'
+    text = f"<Abstract><AbstractText>With {formula} it <i>helps</i>.</AbstractText></Abstract>"
+    plain = f"<PubmedArticleSet>{citation(1, text)}<DeleteCitation><PMID>2</PMID></DeleteCitation></PubmedArticleSet>"
+    expected = parse(plain, deletions=True)
+    assert len(expected) == 2 and "x < 2 it helps" in expected[0].text
+    named = plain.replace("<PubmedArticleSet>", '<PubmedArticleSet xmlns="http://www.ncbi.nlm.nih.gov/">')
+    assert parse(named, deletions=True) == expected

@@ -12,6 +12,7 @@ import lzma
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,6 +22,7 @@ import biosmith
 from biosmith.errors import BadInput, UsageError
 from biosmith.rejects import Rejects
 from biosmith.text import formats
+from biosmith.text.document import Document
 
 MEDLINE = "<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>1</PMID><Article><ArticleTitle>One.</ArticleTitle></Article></MedlineCitation></PubmedArticle></PubmedArticleSet>"
 JATS = "<article><front><article-meta><article-id pub-id-type='pmc'>2</article-id><title-group><article-title>Two.</article-title></title-group></article-meta></front></article>"
@@ -187,7 +189,8 @@ def test_reading_begins_with_the_first_document_and_not_with_the_whole_file(tmp_
 
 
 def test_a_suffix_that_no_format_writes_is_a_wrong_call_that_names_the_formats(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no format is written to this suffix"):
+    # `--to`, `--format` and `format=` ask alike: the message names none of them, which the caller may not have.
+    with pytest.raises(UsageError, match="no format is written to this suffix; name one: parquet, bioc-xml"):
         biosmith.write([], tmp_path / "x.unknown")
     with pytest.raises(UsageError, match="cannot be written"):
         biosmith.write([], tmp_path / "x.xml", format="medline")
@@ -331,3 +334,21 @@ def test_texts_beside_annotations_are_read_where_they_are_asked_for_as_plain(
         tmp_path / "x.tar" if packed else folder, format="plain", rejects=Rejects(strict=True)
     )
     assert [d.text for d in found] == ["T1\tGene 0 5\tBRCA1", "BRCA1 here."]
+
+
+@pytest.mark.parametrize(
+    "name", ["x.jsonl", "x.bioc.json", "x.bioc.xml", "x.pubtator", "x.html", "x.parquet", "x.txt.gz"]
+)
+def test_what_is_no_document_is_not_written_and_said(tmp_path: Path, name: str) -> None:
+    given: list[Any] = [
+        ["Aspirin helps."],
+        [Document("1", "a"), None],
+        ({"id": "1", "text": "a"} for _ in "a"),
+        3,
+    ]
+    for documents in given:
+        with pytest.raises(
+            UsageError, match=r"write takes documents, not ('Aspirin helps.'|None|{'id': '1'.*|3)$"
+        ):
+            biosmith.write(documents, tmp_path / name)
+    assert not list(tmp_path.iterdir())

@@ -118,6 +118,8 @@ def require_engine(engine: str) -> None:
 def _vnni_words(tuned: TunedTagger) -> str:
     assert tuned.network is not None
     here = has_int8_dot_products()
+    if tuned.network.careful is not None:
+        return ""  # which then reads alone
     if tuned.network.vnni and not here:
         return ", but on a processor with int8 dot products, which this one lacks: scores may be off, quantize it here"
     return "" if here else "; this processor has no int8 dot products, so it gains little"

@@ -35,6 +35,7 @@ from biosmith.artefact import (
     to_plain,
 )
 from biosmith.errors import BiosmithError, UsageError
+from biosmith.lineage import keep_lineage
 from biosmith.models.checkpoint import ENGINE_FILES
 from biosmith.progress import say
 from biosmith.tasks.decoding import Chain
@@ -174,6 +175,7 @@ def write_engine_folder(
         "chains": [_plain(chain) for chain in traced.chains],
     }
     counts = {**manifest.counts, "longest_mention": tuned.stride}
+    keep_lineage(folder, manifest)
     dataclasses.replace(manifest, config=config, counts=counts, files=describe_files(folder)).save(folder)
 
 

@@ -8,9 +8,17 @@ from typing import Any
 import numpy as np
 import openvino
 
-from biosmith.annotate.engines import Choice, Reader, Settings, has_fast_bfloat16, stacked_heads
+from biosmith.annotate.engines import (
+    Choice,
+    Reader,
+    Settings,
+    has_fast_bfloat16,
+    has_int8_dot_products,
+    stacked_heads,
+)
 from biosmith.annotate.engines.cache import cache_folder
 from biosmith.annotate.engines.cascade import Cascade
+from biosmith.annotate.engines.common_constants import read_with
 from biosmith.annotate.engines.signal_stack import kept_signal_stack
 from biosmith.annotate.pieces import PieceCutter
 from biosmith.annotate.sequences import Engine, PaddedBatch, Scores, Sequences, padded_batches
@@ -31,17 +39,27 @@ class OpenVinoEngine:
     name = "openvino"
 
     def __init__(
-        self, model: Path | Any, outputs: int, longest: int, *, hint: str, threads: int, reason: str = ""
+        self,
+        model: Path | Any,
+        outputs: int,
+        longest: int,
+        *,
+        hint: str,
+        threads: int,
+        reason: str = "",
+        kept: bool = False,
+        budget: int = BUDGET,
+        kernels: int = KERNELS,
     ) -> None:
         core = openvino.Core()
-        self.outputs, self.longest, self.reason = outputs, longest, reason
+        self.outputs, self.longest, self.reason, self.budget = outputs, longest, reason, budget
         options = {
             "NUM_STREAMS": threads,
             "INFERENCE_NUM_THREADS": threads,
             "INFERENCE_PRECISION_HINT": hint,
-            "CPU_RUNTIME_CACHE_CAPACITY": KERNELS,
+            "CPU_RUNTIME_CACHE_CAPACITY": kernels,
         }
-        if isinstance(model, Path):
+        if kept:  # what it compiles to, for the next time
             core.set_property({"CACHE_DIR": str(cache_folder() / "compiled")})
         self._core, self._model, self._options, self._streams = core, model, options, threads
         self._queue = self._new_queue()
@@ -57,7 +75,7 @@ class OpenVinoEngine:
         """See `Engine`."""
         scores = np.empty((len(sequences.picks), self.outputs), np.float32)
         try:
-            for batch in padded_batches(sequences, BUDGET, self.longest):
+            for batch in padded_batches(sequences, self.budget, self.longest):
                 inputs = {"input_ids": batch.ids_BL, "attention_mask": batch.mask_BL}
                 self._queue.start_async(inputs, (scores, batch))
             self._queue.wait_all()
@@ -75,7 +93,10 @@ def _keep(request: Any, given: tuple[Scores, PaddedBatch]) -> None:
 
 
 def open_openvino(group: dict[str, TunedTagger], choice: Choice, settings: Settings) -> Reader:
-    """A reader whose engine is OpenVINO; a cascade where the folder holds a careful network, too."""
+    """A reader whose engine is OpenVINO; a cascade where the folder holds a careful network, too.
+
+    A processor without int8 dot products, on which the first network would be off and slow, takes the careful one alone.
+    """
     first = next(iter(group.values()))
     network = first.network
     assert network is not None
@@ -86,24 +107,36 @@ def open_openvino(group: dict[str, TunedTagger], choice: Choice, settings: Setti
     beside = "" if network.precision == "float32" else f"{network.precision} with "
     reason = f"{choice.reason}; {beside}{precision}"
 
-    def open_file(name: str) -> OpenVinoEngine:
+    def open_model(model: Path | Any, reason: str, **less: int) -> OpenVinoEngine:
         return OpenVinoEngine(
-            first.folder / name,
+            model,
             heads[-1].columns.stop,
             network.max_length,
             hint=HINTS[precision],
             threads=settings.threads or usable_cores(),
             reason=reason,
+            kept=True,
+            **less,
         )
 
-    engine: Engine = open_file(network.file)
-    if network.careful is not None:
-        engine = Cascade(
-            engine,
-            open_file(network.careful),
-            [head.columns for head in heads],
-            network.threshold,
-            reason=f"{reason}; sentences with close decisions again in {precision}",
-        )
+    file = first.folder / network.file
+    engine: Engine
+    if network.careful is None:
+        engine = open_model(file, reason)
+    else:
+        careful = read_with(file, first.folder / network.careful)
+        if network.vnni and not has_int8_dot_products():
+            reason = f"{choice.reason}; its second network alone, in {precision}, for this processor has no int8 dot products"
+            engine = open_model(careful, reason)
+        else:
+            reason = f"{reason}; sentences with close decisions again in {precision}"
+            columns = [head.columns for head in heads]
+            engine = Cascade(
+                open_model(file, reason),
+                open_model(careful, reason, budget=BUDGET // 2, kernels=KERNELS // 4),
+                columns,
+                network.threshold,
+                reason=reason,
+            )
     stride = max(tagger.stride for tagger in group.values())
     return Reader(PieceCutter.load(first.folder), engine, heads, network.max_length, stride)

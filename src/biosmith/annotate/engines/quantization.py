@@ -133,7 +133,7 @@ def quantize(
         cascade: whether a second network may make close decisions again; without it the folder holds one network.
         engine: "openvino" or "onnx"; "auto" is the first of them that is installed.
         names: other names for the data's types of mentions.
-        embeddings: "int8", or "int4" for a smaller file (OpenVINO alone).
+        embeddings: "int8", or "int4" for a smaller file (OpenVINO alone, without a second network).
         portable: for other processors than this one, too: weights keep to seven bits, for without int8 dot products sums
             of eight overflow. It is always so where this processor has none.
 
@@ -156,7 +156,7 @@ def quantize(
     vnni = has_int8_dot_products() and not portable
     make = functools.partial(MAKERS[engine], vnni=vnni)
     if embeddings == "int4":
-        make = functools.partial(_make_openvino, vnni=vnni, int4_embeddings=True)
+        make = functools.partial(_make_openvino, vnni=vnni, embeddings="int4")
     development = _development(info, data, text, names or {})
     if equal and not development:
         raise UsageError("without a development set (--data) nobody knows how many mentions are the same")
@@ -184,7 +184,7 @@ def quantize(
             same = f" ({100 * verdict.equal_mentions:.2f} % of mentions the same)"
             tried.append(f"{100 * verdict.after:.2f}{same} with {scheme}")
             say(f"F1 was {100 * verdict.before:.2f} and is {tried[-1]}")
-            if equal and cascade and scheme == ALL_LAYERS and engine == "openvino":
+            if equal and cascade and scheme == ALL_LAYERS and engine == "openvino" and embeddings == "int8":
                 say(f"Quantising {tuned} for {engine}: {CASCADE}")
                 assert judge is not None
                 # Half of the differences that are allowed are left to texts that differ from the development set.
@@ -193,6 +193,7 @@ def quantize(
                     temporary,
                     sequences,
                     outputs,
+                    vnni,
                     judge,
                     lambda verdict: verdict.fits(gate, (equal + 100) / 2),
                 )
@@ -290,33 +291,29 @@ def _make_openvino(
     file: Path,
     *,
     vnni: bool,
-    int4_embeddings: bool = False,
+    embeddings: str = "int8",
 ) -> None:
     import nncf
     import openvino
 
     model = to_openvino(traced.network)
     is_embedding_alone = spared == SCHEMES[EMBEDDING_ALONE]
-    if is_embedding_alone:
-        # What keeps its precision takes half the room; later it would not be halved, for NNCF forbids it.
-        halves = file.with_name("halves.xml")
-        openvino.save_model(model, halves, compress_to_fp16=True)
-        model = openvino.Core().read_model(halves.read_bytes(), halves.with_suffix(".bin").read_bytes())
-        for part in (halves, halves.with_suffix(".bin")):
-            part.unlink()
+    if is_embedding_alone or embeddings == "float16":
+        model = _halved(model, file)
     items = [
         {"input_ids": batch.ids_BL, "attention_mask": batch.mask_BL}
         for batch in _calibration_batches(sequences, traced.max_length)
     ]
     overflow = nncf.OverflowFix.DISABLE if vnni else nncf.OverflowFix.ENABLE
     mode: dict[str, Any] = {"mode": nncf.CompressWeightsMode.INT8_ASYM}
-    if int4_embeddings:
+    if embeddings == "int4":
         mode = {"mode": nncf.CompressWeightsMode.INT4_SYM, "group_size": INT4_GROUP, "all_layers": True}
     with quiet(), kept_signal_stack():
-        # A scale for each row of the embedding; what is read of it is not rounded a second time below.
-        model = nncf.compress_weights(
-            model, ignored_scope=nncf.IgnoredScope(types=["MatMul"], validate=False), **mode
-        )
+        if embeddings != "float16":
+            # A scale for each row of the embedding; what is read of it is not rounded a second time below.
+            model = nncf.compress_weights(
+                model, ignored_scope=nncf.IgnoredScope(types=["MatMul"], validate=False), **mode
+            )
         if is_embedding_alone:
             openvino.save_model(model, file, compress_to_fp16=False)
             return
@@ -334,22 +331,47 @@ def _make_openvino(
     openvino.save_model(made, file, compress_to_fp16=False)
 
 
+def _halved(model: Any, file: Path) -> Any:
+    """A model with its constants in float16; later those would not be halved, for NNCF forbids it.
+
+    Args:
+        model: of OpenVINO.
+        file: beside which there is room for a moment.
+    """
+    import openvino
+
+    halves = file.with_name("halves.xml")
+    openvino.save_model(model, halves, compress_to_fp16=True)
+    model = openvino.Core().read_model(halves.read_bytes(), halves.with_suffix(".bin").read_bytes())
+    for part in (halves, halves.with_suffix(".bin")):
+        part.unlink()
+    return model
+
+
 def _add_careful(
     traced: Traceable,
     folder: Path,
     sequences: Sequences,
     outputs: int,
+    vnni: bool,
     judge: _Judge,
     fits: Callable[[_Verdict], bool],
 ) -> Found[_Verdict] | None:
-    """Write the network in 16 bits beside the one in int8 if as a cascade they fit, and beat it alone by `GAIN`."""
+    """Write the network in 16 bits beside the one in int8 if as a cascade they fit, and beat it alone by `GAIN`.
+
+    The one in int8 is made anew with its embedding in 16 bits, too: so both read the same one, which is kept once.
+    """
     import openvino
 
-    file = folder / CAREFUL_FILE
-    openvino.save_model(to_openvino(traced.network), file, compress_to_fp16=True)
+    from biosmith.annotate.engines.common_constants import leave_to, read_with
+
+    file, first = folder / CAREFUL_FILE, folder / FILES["openvino"]
+    _make_openvino(traced, sequences, SCHEMES[ALL_LAYERS], first, vnni=vnni, embeddings="float16")
+    model = _halved(to_openvino(traced.network), file)
+    leave_to(openvino.Core().read_model(first), model)
+    openvino.save_model(model, file, compress_to_fp16=False)
     fast, careful = (
-        open_engine("openvino", path, outputs, traced.max_length)
-        for path in (folder / FILES["openvino"], file)
+        _open_openvino(model, outputs, traced.max_length) for model in (first, read_with(first, file))
     )
     sample, _ = sequences.take(np.arange(0, len(sequences), max(1, len(sequences) // MEASURED_SEQUENCES)))
     most = 1 / GAIN - tokens_a_second(careful, sample) / tokens_a_second(fast, sample)
@@ -401,17 +423,17 @@ MAKERS: dict[str, Callable[..., None]] = {
 def open_engine(engine: str, file: Path, outputs: int, longest: int) -> Engine:
     """The engine of a network that was just made, on all cores, in the fastest precision beside int8."""
     if engine == "openvino":
-        import openvino
-
-        from biosmith.annotate.engines.openvino_engine import OpenVinoEngine
-
-        hint = "bf16" if has_fast_bfloat16() else "f32"
-        # Read, not handed over as a path: what it compiles to is not worth keeping yet.
-        model = openvino.Core().read_model(file)
-        return OpenVinoEngine(model, outputs, longest, hint=hint, threads=usable_cores())
+        return _open_openvino(file, outputs, longest)
     from biosmith.annotate.engines.onnx_engine import OnnxEngine
 
     return OnnxEngine(file, outputs, longest, threads=usable_cores())
+
+
+def _open_openvino(model: Path | Any, outputs: int, longest: int) -> Engine:
+    from biosmith.annotate.engines.openvino_engine import OpenVinoEngine
+
+    hint = "bf16" if has_fast_bfloat16() else "f32"
+    return OpenVinoEngine(model, outputs, longest, hint=hint, threads=usable_cores())
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from biosmith.artefact import folder_by_rename, require_new_folder
+from biosmith.artefact import folder_by_rename, require_new_folder, require_writable
 from biosmith.bench.prepare.bioasq import bioasq_to_squad, is_bioasq
 from biosmith.bench.prepare.species import Release, find_release, read_release, read_splits
 from biosmith.bench.tagging import TaggedDocuments, Untaggable, tag
 from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.rejects import Rejects
 from biosmith.tasks.listed import read_documents
+from biosmith.tasks.locking import by_name
 from biosmith.tasks.tagged import DOCUMENT_START, TaggedSentence, find_splits, read_conll
 from biosmith.text import files, formats
 from biosmith.text.document import Document
@@ -73,7 +74,8 @@ def convert(source: Path, out: Path, to: str | None = None, *, keep_unanswered: 
         keep_unanswered: BioASQ: keep the texts in which no answer was found, as a test set needs them.
 
     Raises:
-        UsageError: the source does not exist, `out` exists as a folder, or the format is unknown.
+        UsageError: the source does not exist, `out` exists as a folder, is or lies in the source, or cannot be written, or
+            the format is unknown.
         BadInput: nothing in the source can be read, or it is EU-ADR's release, which has no texts.
     """
     if not source.exists():
@@ -82,8 +84,12 @@ def convert(source: Path, out: Path, to: str | None = None, *, keep_unanswered: 
     _require_texts(source)
     to_squad = to == SQUAD or (to is None and is_bioasq(source))
     format = SQUAD if to_squad else formats.find_writer(out, to or _suffix_format(out))
+    out = by_name(out)
+    _require_apart(source, out)
     if out.is_dir():
         require_new_folder(out)
+    else:
+        require_writable(out)
     report = out.with_name(out.name + ".report.jsonl")
     report.unlink(missing_ok=True)  # that of an earlier output, which is made anew
     with Rejects(report) as rejects:
@@ -100,6 +106,12 @@ def convert(source: Path, out: Path, to: str | None = None, *, keep_unanswered: 
     made.set_aside = rejects.count
     made.report = report if rejects.count else None
     return made
+
+
+def _require_apart(source: Path, out: Path) -> None:
+    """Refuse to write over what is read: what the format cannot hold would be gone for good."""
+    if out.exists() and {source.resolve()} & {out.resolve(), *out.resolve().parents}:
+        raise UsageError(f"{out} is what is converted, or part of it; choose another --out")
 
 
 def _require_texts(source: Path) -> None:

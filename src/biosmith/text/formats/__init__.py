@@ -147,12 +147,21 @@ def write(documents: Iterable[Document], path: Source, *, format: str | None = N
         format: name of the format; None finds it by the suffix of the path.
 
     Raises:
-        UsageError: no format has the suffix, or the format cannot be written, or no documents are given.
+        UsageError: no format has the suffix, or the format cannot be written, or something else than documents is given.
     """
     if isinstance(documents, Document | str):
         raise UsageError("write takes documents, not a single one or a text: write([document], path)")
-    report: WriteReport = load_format(find_writer(path, format)).write(documents, Path(path))
+    if not isinstance(documents, Iterable):
+        raise UsageError(f"write takes documents, not {shorten(documents)}")
+    report: WriteReport = load_format(find_writer(path, format)).write(_only(documents), Path(path))
     return report
+
+
+def _only(documents: Iterable[Document]) -> Iterator[Document]:
+    for document in documents:
+        if not isinstance(document, Document):
+            raise UsageError(f"write takes documents, not {shorten(document)}")
+        yield document
 
 
 def find_writer(path: Source, format: str | None = None) -> str:
@@ -161,9 +170,7 @@ def find_writer(path: Source, format: str | None = None) -> str:
     if format is None:
         named = _by_suffix(str(path), writable)
         if not named:
-            raise UsageError(
-                f"{path}: no format is written to this suffix; give format=, one of: {', '.join(writable)}"
-            )
+            raise UsageError(f"{path}: no format is written to this suffix; name one: {', '.join(writable)}")
         return named[0]
     if format not in writable:
         raise UsageError(f"format {format!r} cannot be written; valid: {', '.join(writable)}")

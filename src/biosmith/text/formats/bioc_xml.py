@@ -1,9 +1,9 @@
 """BioC XML: collections of documents with passages, sentences, annotations and relations; read one document at a time.
 
 What becomes what, and why nothing is lost, is said in `bioc.py`. Offsets may be code points, UTF-8 bytes or UTF-16
-units. The writer makes code points, no sentences and no date, so that the same documents give the same bytes.
-Characters that XML has no way to hold (most control characters) are written as U+FFFD, one for one, and exactly in
-the infon `biosmith:document`.
+units. Elements may be in a namespace, whichever it is. The writer makes code points, no sentences, no namespace and no
+date, so that the same documents give the same bytes. Characters that XML has no way to hold (most control characters)
+are written as U+FFFD, one for one, and exactly in the infon `biosmith:document`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from biosmith.text.document import Document
 from biosmith.text.formats.bioc import Decoder, Json, encode
 from biosmith.text.formats.offsets import NotReadable, Unit
 from biosmith.text.formats.report import WriteReport
-from biosmith.text.xml import XmlSource, as_utf8, records, root_name
+from biosmith.text.xml import XmlSource, as_utf8, drop_namespace, records, root_name
 
 NAME = "bioc-xml"
 SUFFIXES = (".bioc.xml", ".xml")
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_WITHIN = re.compile(rb"<(?:[\w.-]+:)?(?:document>|source)")
 _DOCTYPE = '<!DOCTYPE collection SYSTEM "BioC.dtd">'
 
 
 def looks_like(head: bytes) -> bool:
     """Whether the root is a BioC collection, and not some other collection."""
     text = as_utf8(head)
-    return root_name(head) == "collection" and (b"<document>" in text or b"<source" in text)
+    return root_name(head) == "collection" and _WITHIN.search(text) is not None
 
 
 def read(stream: IO[bytes], rejects: Rejects, file: str, *, offset_unit: Unit = "auto") -> Iterator[Document]:
@@ -57,6 +58,7 @@ def read(stream: IO[bytes], rejects: Rejects, file: str, *, offset_unit: Unit = 
 
     source = XmlSource(stream)
     for element in records(source, ("document",), file, set_aside):
+        drop_namespace(element)
         if collection is None:
             parent = element.getparent()
             collection = {} if parent is None else _infons(parent)
@@ -129,7 +131,7 @@ def _relation(element: Element) -> Json:
 def _infons(element: Element) -> dict[str, str]:
     """The infons of an element; a key that comes several times has its values joined by "; "."""
     found: dict[str, str] = {}
-    for infon in element.iterchildren("infon"):
+    for infon in element.iterchildren("{*}infon"):
         key, value = infon.get("key", ""), _text(infon) or ""
         found[key] = f"{found[key]}; {value}" if key in found else value
     return found

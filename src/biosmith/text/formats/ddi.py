@@ -17,7 +17,7 @@ from lxml.etree import _Element as Element
 from biosmith.rejects import Rejects
 from biosmith.text.document import Argument, Document, Mention, Passage, Relation
 from biosmith.text.formats.mentions import place_mention
-from biosmith.text.xml import as_utf8, elements, root_name
+from biosmith.text.xml import as_utf8, drop_namespace, elements, root_name
 
 NAME = "ddi"
 SUFFIXES = (".ddi.xml", ".xml")
@@ -36,7 +36,8 @@ def read(stream: IO[bytes], rejects: Rejects, file: str) -> Iterator[Document]:
     Raises:
         BadInput: the XML is cut or broken.
     """
-    for element in elements(stream, ("document",), file):
+    for element in elements(stream, ("{*}document",), file):
+        drop_namespace(element)
         sentences = list(element.iterchildren("sentence"))
         document = Document.build(
             element.get("id", ""),

@@ -33,7 +33,7 @@ from biosmith.errors import BadInput
 from biosmith.rejects import Rejects
 from biosmith.text.document import Document, Passage
 from biosmith.text.markup import text_of
-from biosmith.text.xml import XmlSource, records, root_name
+from biosmith.text.xml import XmlSource, drop_namespace, records, root_name
 
 NAME = "medline"
 SUFFIXES = (".medline.xml", ".pubmed.xml", ".pxml", ".xml")
@@ -95,6 +95,7 @@ def read(
     bare = (source.root or "").removesuffix("Set") in _BARE
     names = (*(_BARE if bare else _WRAPPED), *_DELETIONS, *_ERRORS.get(source.root or "", ()))
     for element in records(source, names, file, set_aside, flat=source.root in _SETS):
+        drop_namespace(element)
         if element.tag == "ERROR":
             rejects.add(file, f"line {source.line_of(element)}", "is the error of a server", text_of(element))
         elif element.tag in _DELETIONS:
