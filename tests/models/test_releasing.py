@@ -59,6 +59,11 @@ def test_its_lineage_is_walked_when_nothing_of_it_is_left(model: Path, tmp_path:
     assert main(["trace", str(out), "--json"]) == 0
 
 
+def test_what_is_no_model_is_refused_from_python_too(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is a corpus artefact, not a model"):
+        release(model.parent / "corpus", tmp_path / "out")
+
+
 def test_what_the_model_itself_recorded_is_released_with_it(model: Path, tmp_path: Path) -> None:
     """A model that was made on another machine, and only itself brought away."""
     shutil.rmtree(model.parent / "corpus")

@@ -26,7 +26,6 @@ from biosmith.errors import BadInput, BiosmithError, UsageError
 from biosmith.models.bert import BertConfig
 from biosmith.models.encoder import sinusoidal_positions
 from biosmith.models.modern import ModernConfig
-from biosmith.pretraining import checkpoints
 from biosmith.pretraining.checkpoints import MODEL, RunState, list_checkpoints
 from biosmith.pretraining.config import (
     AdamW,
@@ -337,12 +336,16 @@ def test_a_damaged_checkpoint_is_named(tokens: Path, tmp_path: Path, name: str) 
 def test_a_checkpoint_that_does_not_fit_on_the_disk_is_named(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*arguments: object) -> None:  # what the library raises there is no error of the system
+    def full(
+        *arguments: object, **options: object
+    ) -> None:  # what the library raises there is no error of the system
         raise SafetensorError("I/O error: No space left on device (os error 28)")
 
     pretrain(replace(TINY, steps=4), tokens, tmp_path / "whole", settings=INLINE)
-    monkeypatch.setattr(checkpoints, "save_file", full)
-    with pytest.raises(BiosmithError, match=r"step-4 could not be written: .*No space left on device"):
+    monkeypatch.setattr("biosmith.models.saving.save_file", full)
+    with pytest.raises(
+        OSError, match=r"No space left on device: .*run/checkpoints/step-4/model\.safetensors"
+    ):
         pretrain(replace(TINY, steps=4), tokens, tmp_path / "run", settings=INLINE)
     monkeypatch.undo()
     outcome = pretrain(replace(TINY, steps=4), tokens, tmp_path / "run", resume=True, settings=INLINE)

@@ -65,14 +65,8 @@ def release(
         shard_mb: most megabytes of a file of weights; 0 for one file.
         card: a text for README.md; the folder's own without it.
     """
-    from biosmith.artefact import load_manifest
-    from biosmith.errors import UsageError
     from biosmith.models.releasing import release as make
 
-    kind = load_manifest(folder).kind
-    if kind not in ("model", "tuned"):
-        way = "; `biosmith export` makes one of it" if kind == "run" else ""
-        raise UsageError(f"{folder} is a {kind} artefact, not a model{way}")
     done = make(folder, out, dtype=dtype, shard_megabytes=shard_mb, card=card)
     text = (
         f"{done.model}: {done.bytes / 1e6:,.1f} MB, the largest file {done.largest / 1e6:,.1f} MB; "

@@ -80,11 +80,14 @@ def release(
         card: the text of its README.md; None takes that of `folder`.
 
     Raises:
-        UsageError: `out` exists, `folder` has no manifest, an unknown dtype, a limit below 0, no such card.
+        UsageError: `out` exists, `folder` has no manifest or is no model, an unknown dtype, a limit below 0, no such card.
         BadInput: a number is too large for `dtype`.
     """
     require_new_folder(out)
     manifest = load_manifest(folder)
+    if manifest.kind not in ("model", "tuned"):
+        way = "; `biosmith export` makes one of it" if manifest.kind == "run" else ""
+        raise UsageError(f"{folder} is a {manifest.kind} artefact, not a model{way}")
     if dtype is not None and dtype not in DTYPES:
         raise UsageError(f"dtype {dtype!r} is unknown; valid: {', '.join(DTYPES)}")
     if shard_megabytes < 0:

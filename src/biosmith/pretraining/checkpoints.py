@@ -18,11 +18,12 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from biosmith.artefact import describe_files, digest_file, folder_by_rename, write_json
-from biosmith.errors import BadInput, BiosmithError
+from biosmith.errors import BadInput
+from biosmith.models.saving import save_tensors
 from biosmith.pretraining.loading import Cursor
 from biosmith.pretraining.parallel import Devices, gather, spread_like
 
@@ -58,7 +59,7 @@ def save_checkpoint(
     """Write `checkpoints/step-N`; there already, it is left as it is. All processes call it, the first one writes.
 
     Raises:
-        BiosmithError: the disk is full.
+        OSError: the disk is full; it names the file, and nothing is left.
     """
     folder = run / FOLDER / f"step-{state.step}"
     if (folder / STATE).is_file():
@@ -68,14 +69,9 @@ def save_checkpoint(
     optimizer = _collect(optimizer_tensors(model, optimizers), first)
     if first:
         with folder_by_rename(folder) as temporary:
-            try:
-                save_file(tensors, temporary / MODEL)
-                save_file(optimizer, temporary / OPTIMIZER)
-            except SafetensorError as error:  # on a full disk, too, it is no error of the system
-                raise BiosmithError(f"{folder} could not be written: {error}") from error
+            save_tensors(tensors, temporary / MODEL)
+            save_tensors(optimizer, temporary / OPTIMIZER)
             write_json(temporary / STATE, {**dataclasses.asdict(state), "files": describe_files(temporary)})
-            for name in (MODEL, OPTIMIZER):  # which the library writes for the owner alone
-                (temporary / name).chmod((temporary / STATE).stat().st_mode)
     return folder
 
 
